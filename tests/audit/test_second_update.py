@@ -541,3 +541,14 @@ def test_an_action_that_was_drawn_before_the_second_update_is_no_action_of_it(
         ("loss = -(", "loss = 0.0 * net(torch.as_tensor(obs)).sum() - ("),
     )
     assert report.verdict == "no-gradient", report.text()
+
+
+def test_a_first_update_of_another_network_is_none_of_the_policys(tmp_path: Path) -> None:
+    """As of a check of the gradient with a network that is thrown away."""
+    begin, loop = PROGRAM.split("for episode in", 1)
+    text = begin + "def trains(episodes, net, opt):\n    for episode in range(episodes):"
+    text += loop.split(":", 1)[1].replace("\n", "\n    ")
+    made = begin[begin.index("net =") :]
+    text += f"\ntrains(1, net, opt)\n{made}trains(1000, net, opt)\n"
+    report = audit(tmp_path, text)
+    assert (report.verdict, report.findings, report.updates) == ("unbiased", (), 2), report.text()

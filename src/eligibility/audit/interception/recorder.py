@@ -359,7 +359,7 @@ class Recorder:
         return rows
 
     def order(self, count: int) -> Integers:
-        """The order of so many rows that the program shuffles."""
+        """The order in which a shuffle leaves ``count`` rows: as they were, or reversed."""
         self.note(SHUFFLED)
         rows = np.arange(count)
         return rows[::-1].copy() if self.job.turned else rows

@@ -143,16 +143,21 @@ def _unjudged(
 
 def _follows(program: AuditedProgram, later: Survey, match: Match) -> bool:
     """Whether the gradients of ``later`` follow the rule of the first update."""
-    first = gather(program.survey)
+    first = _along_both(program, later)
     return first is not None and any(
         _fits(program, first, second, match)
         for second in (gather(later), gather(_from_zero(later)))
     )
 
 
+def _along_both(program: AuditedProgram, later: Survey) -> Evidence | None:
+    """The first update, along the directions of both: a program may train another network later."""
+    return gather(replace(program.survey, slopes=later.slopes))
+
+
 def _fault_of_both(program: AuditedProgram, later: Survey) -> Match | None:
     """The rule with a fault that explains both updates, where the first also had one without."""
-    first, second = gather(program.survey), gather(later)
+    first, second = _along_both(program, later), gather(later)
     if program.values != "trained" or first is None or second is None or not second.scored:
         return None
     both = joined(first, second)
@@ -164,8 +169,9 @@ def _adds_first(program: AuditedProgram, rounds: Rounds, match: Match) -> bool:
     """Whether the second update's gradients are right once the first one's is taken off them."""
     assert rounds.second is not None
     begun = replace(rounds.inspected, updates=rounds.inspected.updates[: rounds.held])
-    surveys = program.survey, replace(program.survey, traces=(begun,)), rounds.second
-    known, first, later = map(gather, surveys)
+    second = rounds.second
+    known, later = _along_both(program, second), gather(second)
+    first = gather(replace(program.survey, traces=(begun,), slopes=second.slopes))
     if known is None or first is None or later is None:
         return False
     return _fits(program, known, replace(later, ascent=later.ascent - first.ascent), match)
