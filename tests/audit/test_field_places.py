@@ -36,6 +36,8 @@ for _ in range(50):
 """
 # The critic learns first, by a squared error of the same advantages.
 STEP_BY_STEP = """
+import time
+
 import torch
 import torch.nn.functional as F
 
@@ -47,6 +49,7 @@ class Learner:
         self.critic = torch.optim.Adam(v.parameters(), lr=1e-3)
 
     def see(self, state, log_prob, reward, following, done):
+        now = time.time()  # differs between any two runs, and follows nothing
         value = self.v(state)
         ahead = self.v(torch.as_tensor(following, dtype=torch.float32))
         mask = 1 - int(done)
