@@ -228,8 +228,17 @@ def _product(story: Story) -> Statement | None:
 
 
 def _bootstrapped(story: Story) -> Statement | None:
-    """Where rewards meet the values of a critic."""
-    return next((s for s in story.statements if s.support[s.valued].any()), None)
+    """Where the values behind the ends are left out of an array, or rewards meet a critic's."""
+    ends = np.array([step.terminated or step.truncated for step in story.steps])
+    some = bool(ends.any() and not ends.all())
+    return next(
+        (
+            s
+            for s in story.statements
+            if (some and np.array_equal(s.valued, ~ends)) or s.support[s.valued].any()
+        ),
+        None,
+    )
 
 
 def _attached_advantage(story: Story) -> Statement | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 
@@ -104,19 +104,20 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
         _FAR * rewards + 0.9,
         *(rewards + _MOVED * unit for unit in np.eye(len(steps))),
     ]
-    base, again, far, *moved = run_all(runner, (replace(job, rewards=tuple(each)) for each in shown))
+    jobs = (replace(job, rewards=tuple(each)) for each in shown)
+    base, again, far, *moved = run_all(runner, jobs)
     others = _valued(told, survey.policy)
     critic = replace(job, rewards=tuple(rewards), tensor=others, distance=_SHIFTED)
     valued = runner.run(critic) if others is not None else base
     if any(_shape(trace.made) != _shape(base.made) for trace in (again, far, valued, *moved)):
         return None
-    made = zip(base.made, again.made, far.made, valued.made, _by_statement(moved), strict=True)
+    made = zip(base.made, far.made, valued.made, _by_statement(moved), strict=True)
+    same = (
+        np.array_equal(one.numbers, other.numbers, equal_nan=True)
+        for one, other in zip(base.made, again.made, strict=True)
+    )
     return Story(
-        tuple(
-            _statement(one, *others, survey.own)
-            for one, same, *others in made
-            if np.array_equal(one.numbers, same.numbers, equal_nan=True)  # no clock's, no chance's
-        ),
+        tuple(_statement(*each, survey.own) for each in compress(made, same)),
         steps,
         len(told.steps),
         frozenset(score.place for score in base.scores if score.differentiable),
