@@ -134,6 +134,13 @@ def test_one_path_is_one() -> None:
     assert AuditReport("p", "inconclusive", "", paths=1).measured().startswith("1 path run")
 
 
+def test_a_fault_whose_first_gradient_is_right_says_so() -> None:
+    text = "the fault is not in the first step's policy gradient"
+    assert text not in replace(REPORT, tolerance=1e-9).measured()
+    assert text in replace(REPORT, tolerance=1e-9, residual=1e-10).measured()
+    assert text not in replace(REPORT, tolerance=1e-9, residual=1e-10, findings=()).measured()
+
+
 def test_text_starts_with_the_verdict() -> None:
     assert REPORT.text().startswith("BIASED  a/b.py: every action alike")
 
