@@ -20,6 +20,7 @@ the audit said when it met those of 2 and later; a row of it is never written ag
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import json
 import os
@@ -34,6 +35,7 @@ import eligibility as el
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.forkserver import close_servers
 from eligibility.errors import InvalidValueError
+from eligibility.notebooks import script_of
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "benchmarks" / "published.json"
@@ -111,12 +113,33 @@ def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
             [f.rule, f.severity, f.line, f.evidence, f.file.rsplit("/", 1)[-1].split("#")[-1]]
             for f in report.findings
         ],
+        "statements": [statement_at(f.file, f.line) for f in report.findings],
         "conventions": [convention.name for convention in report.conventions],
         "residual": report.residual if report.residual == report.residual else None,
         "paths": report.paths,
         "exhaustive": report.exhaustive,
         "seconds": round(processor_seconds() - started, 1),
     }
+
+
+def statement_at(file: str, line: int) -> tuple[int, int]:
+    """The first and the last line of the statement that ``line`` is in, if it holds no others."""
+    path, _, cell = file.partition("#cell-")
+    try:
+        if cell:
+            text, places = script_of(Path(path))
+            shift = places.index((int(cell), line)) + 1 - line
+        else:
+            text, shift = Path(path).read_text(encoding="utf-8"), 0
+        nodes = list(ast.walk(ast.parse(text)))
+    except (OSError, SyntaxError, ValueError):  # a finding without a place
+        return line, line
+    spans = (
+        (node.lineno - shift, (node.end_lineno or node.lineno) - shift)
+        for node in nodes
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+    )
+    return next((span for span in spans if span[0] <= line <= span[1]), (line, line))
 
 
 def keep_first(result: dict[str, Any]) -> None:
@@ -145,11 +168,17 @@ FAULTY = ("biased", "wrong-sign", "no-gradient")
 
 
 def on_its_line(entry: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Whether the main fault is named within two lines of where it was read."""
+    """Whether the main fault is named within two lines of where it was read.
+
+    Any line of a statement will do: an argument of a call over many lines is as good as its name.
+    """
     file, line = entry["at"]
+    lines = [(found[2], found[2]) for found in result["findings"]]
     return any(
-        rule in entry["rules"] and found[-1] == file and abs(found[0] - line) <= 2
-        for rule, _, *found in result["findings"]
+        rule in entry["rules"] and found[-1] == file and first - 2 <= line <= last + 2
+        for (rule, _, *found), (first, last) in zip(
+            result["findings"], result.get("statements", lines), strict=True
+        )
     )
 
 
