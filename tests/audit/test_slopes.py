@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -68,6 +69,41 @@ def test_the_graph_and_differences_give_the_same_slopes(style: str) -> None:
             pair = getattr(slope, name), getattr(differences.slopes[key], name)
             np.testing.assert_allclose(*pair, rtol=0.0, atol=tolerance(UNIT_DOUBLE))
     assert few < many
+
+
+def test_a_network_that_is_made_after_a_first_reset_has_its_graph() -> None:
+    """Its layers write their first numbers without a gradient, while the program runs."""
+
+    def program() -> None:
+        env = gymnasium.make("CartPole-v1")
+        env.reset(seed=1)
+        policy = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.Adam(policy.parameters())
+        while True:
+            state, over, scores, total = env.reset()[0], False, [], 0.0
+            while not over:
+                with torch.no_grad():
+                    dist = torch.distributions.Categorical(logits=policy(torch.tensor(state)))
+                action = dist.sample()
+                scores.append((torch.tensor(state), action))
+                state, reward, terminated, truncated, _ = env.step(action.item())
+                total, over = total + float(reward), terminated or truncated
+            states, actions = map(torch.stack, zip(*scores, strict=True))
+            log_probs = torch.log_softmax(policy(states), dim=1)[range(len(scores)), actions]
+            optimizer.zero_grad()
+            (-total * log_probs.sum()).backward()
+            optimizer.step()
+
+    jobs: list[Job] = []
+
+    class Counting(CallableRunner):
+        def run(self, job: Job) -> Trace:
+            jobs.append(job)
+            return super().run(job)
+
+    found = survey(Counting(program), 200, 20, lambda what, done, expected: None)
+    assert found.slopes
+    assert not [job for job in jobs if job.tensor is not None]  # by differences
 
 
 def test_a_program_of_few_paths_is_run_once_for_each() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +30,7 @@ from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import CLIPPED, RATIO, SIDE, Fact
 from eligibility.audit.user_code import user_place
 
+_WRITE_PARAMETERS = ("torch.nn.", "torch.optim.")  # modules that need no graph of what they write
 _SMALL = 2.0**-40  # of a gradient's size: without rounding, and nobody clips it
 
 
@@ -50,7 +52,8 @@ def _keep_graphs(patches: Patches, recorder: Recorder) -> None:
 
     def enter(self: torch.no_grad) -> None:
         stock(self)
-        if recorder.running:
+        by = sys._getframe(1).f_globals.get("__name__", "")
+        if recorder.running and not by.startswith(_WRITE_PARAMETERS):
             torch.set_grad_enabled(self.prev)
 
     def numpy(self: torch.Tensor, *args: Any, **options: Any) -> Any:
