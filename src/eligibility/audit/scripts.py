@@ -220,13 +220,13 @@ class _Script:
         return replace(report, notes=(*report.notes, note))
 
     def _with_small_batches(self, runner: Runner, first: Trace) -> AuditReport:
-        """The report of a program with short batches, where it has long ones and they decide it."""
+        """The report of a program with short batches, where it has long ones and runs with them."""
         numbers = small_batches(runner, first, self._numbers)
         if not numbers:
             return self._with_known_limits(runner)
         short = self._with_known_limits(Smaller(runner, numbers))
         short = replace(short, notes=(*short.notes, _reduced(numbers)))
-        return short if short.verdict != "inconclusive" else self._with_known_limits(runner)
+        return short if short.paths else self._with_known_limits(runner)
 
     def _with_known_limits(self, runner: Runner) -> AuditReport:
         """The report, with the probe's time limit where the program writes its own as a number."""
