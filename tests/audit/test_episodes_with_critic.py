@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from tests.audit.writing import audited, line_of
 
 EPISODES = """
@@ -137,8 +138,74 @@ def test_a_broadcast_that_only_a_deviation_shows_is_found_by_another_critic(
     spread = "(advantages.std(correction=0) + 1e-8)"
     whitened = f"        advantages = (advantages - advantages.mean()) / {spread}\n{WHITENED[0]}"
     report = audited(tmp_path, (WHITENED[0], whitened), ONE, text=text)
-    assert [fault.rule for fault in report.faults] == ["broadcast"], report.text()
-    assert report.faults[0].line == line_of(tmp_path / "program.py", "returns - critic")
+    assert report.verdict == "convention", report.text()  # its baseline is lost, and no more
+    assert [(f.rule, f.severity) for f in report.findings] == [("broadcast", "warning")]
+    assert report.findings[0].line == line_of(tmp_path / "program.py", "returns - critic")
+
+
+BATCHES = """
+import gymnasium as gym
+import torch
+
+env = gym.make(NAME)
+policy = torch.nn.Linear(env.observation_space.shape[0], 2)
+deviation = torch.nn.Parameter(torch.zeros(()))
+critic = torch.nn.Linear(env.observation_space.shape[0], 1)
+optimizer = torch.optim.Adam([*policy.parameters(), deviation, *critic.parameters()])
+
+
+def distribution(states):
+    numbers = policy(states)
+    if NAME == "CartPole-v1":
+        return torch.distributions.Categorical(logits=numbers)
+    return torch.distributions.Normal(numbers[..., 0], deviation.exp())
+
+
+for _ in range(50):
+    states, actions, rewards, ends = [], [], [], []
+    while len(states) < 4:
+        state, _ = env.reset()
+        over = False
+        while not over:
+            states.append(torch.as_tensor(state, dtype=torch.float))
+            actions.append(distribution(states[-1]).sample())
+            state, reward, terminated, truncated, _ = env.step(actions[-1].numpy().reshape(SHAPE))
+            over = terminated or truncated
+            rewards.append(float(reward))
+            ends.append(float(over))
+    states, actions = torch.stack(states), torch.stack(actions)
+    values = critic(states).squeeze(-1)
+    kept, later = values.detach(), torch.cat([values.detach()[1:], torch.zeros(1)])
+    rewards, live = torch.tensor(rewards), 1.0 - torch.tensor(ends)
+    rewards = rewards / (rewards.std(correction=0) + 1e-8)
+    delta, running, advantages = rewards + 0.9 * later * live - kept, 0.0, []
+    for t in reversed(range(len(delta))):
+        running = delta[t] + 0.9 * 0.8 * live[t] * running
+        advantages.insert(0, running)
+    advantages = torch.stack(advantages)
+    targets = advantages + kept
+    advantages = WHITEN
+    loss = -(advantages * distribution(states).log_prob(actions)).mean()
+    optimizer.zero_grad()
+    (loss + (values - targets).pow(2).mean()).backward()
+    optimizer.step()
+"""
+
+
+# Batches of several lengths; what a continuous action earns depends on its number.
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_rewards_over_their_deviation_are_told_before_generalised_advantages(
+    name: str, tmp_path: Path
+) -> None:
+    discrete = name == "CartPole-v1"
+    whitened = "(advantages - advantages.mean()) / (advantages.std() + 1e-8)"
+    text = BATCHES.replace("NAME", repr(name)).replace("SHAPE", "()" if discrete else "-1")
+    text = text.replace("WHITEN", whitened if discrete else "advantages")
+    (tmp_path / "program.py").write_text(text)
+    report = el.audit_script(tmp_path / "program.py")
+    assert [fault.rule for fault in report.faults] == ["truncation-as-termination"], report.text()
+    assert "of rewards scaled" in report.rule, report.rule
+    assert ("whitened" in report.rule) == discrete, report.rule
 
 
 def test_a_return_that_goes_on_is_found_where_a_value_and_a_deviation_follow(

@@ -252,9 +252,9 @@ def _examined(
         report = resolved(report, observed, runner, program_of, max_paths, progress)
         program = program_of(plain)
     if is_scaled_by_critic(match, program, runner):
-        finding = replace(program.finding("broadcast", _ONLY_SCALED), means=CROSSED_MEANS)
-        findings = (finding, *report.findings)
-        return replace(report, verdict="biased", summary=finding.means, findings=findings)
+        lost = program.finding("broadcast", _ONLY_SCALED, "warning")  # a baseline, and no more
+        findings = (replace(lost, means=CROSSED_MEANS), *report.findings)
+        report = replace(report, findings=findings)
     if not wants_test(program, report):
         return with_second_update(report, match, program, runner, program_of, progress)
     return _tested(observed, runner, progress, program_of)

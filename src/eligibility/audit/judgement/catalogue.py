@@ -260,6 +260,12 @@ def _members(scope: str, line: Timeline) -> Array:
     return line.returns if scope in (_RETURNS, _SUMS, _TIME_OF_ALL) else line.count(scope)
 
 
+@lru_cache(maxsize=32)
+def has_single(scope: str, line: Timeline) -> bool:
+    """Whether a number is alone in its scope anywhere, so that it may stay as it is."""
+    return bool((_members(scope, line) == 1)[line.present].any())
+
+
 def _counted(scope: str) -> str:
     return {_RETURNS: "batch", _SUMS: "batch", _TIME_OF_ALL: _TIME}.get(scope, scope)
 
@@ -337,8 +343,6 @@ def candidates(
             unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
             if sum(unusual) != involved or norm not in norms:
                 continue
-            if transform.endswith(_SEVERAL) and (line.length > 1).all():
-                continue
             if transform in _OF_REWARDS and credit.rule not in ("", "rewards-centred"):
                 continue
             if told is not None and not told.allows(credit, transform, coupling):
@@ -355,6 +359,8 @@ def candidates(
             if transform == "centred" and transform in at_times and ends_early and not coupling:
                 over = (*over, _TIME_OF_ALL)
             for scope in over:
+                if transform.endswith(_SEVERAL) and not has_single(scope, line):
+                    continue
                 for discount in discounts:
                     for time_discount in (True, False) if discount != 1.0 else (False,):
                         if time_discount and (credit.rule == "whole-episode-return"):

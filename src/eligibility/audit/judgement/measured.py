@@ -128,7 +128,6 @@ class _Replays:
         each = base.directions_each
         self._job = Job(_off_centre(trace), base.size, directions=each, raised=base.raised)
         self._base, self._runner, self._steps = base, runner, trace.steps
-        self.rewards = np.array([step.reward for step in trace.steps if step.executed])
         self.views: list[tuple[Job, Survey, Evidence]] = []
         self.runs = 0
 
@@ -136,6 +135,12 @@ class _Replays:
     def unit(self) -> float:
         """Unit roundoff of the program."""
         return self._base.unit
+
+    @property
+    def rewards(self) -> Array:
+        """[J] what the path earns; what a continuous action earns depends on its number."""
+        _, shown, _ = self.views[0]
+        return np.array([step.reward for step in shown.traces[0].steps if step.executed])
 
     @property
     def parts(self) -> list[Array]:

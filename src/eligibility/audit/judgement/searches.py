@@ -29,6 +29,7 @@ from eligibility.audit.judgement.catalogue import (
     Candidate,
     candidates,
     compared_with_sums,
+    has_single,
 )
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS
@@ -152,11 +153,13 @@ def _of_normalised_rewards(line: Timeline, constants: Constants) -> Iterator[Adv
     several = bool(np.ptp(line.length[line.present]) > 0)
     scopes = SCOPES[:1] if line.single else SCOPES
     rewards = [
-        Candidate(immediate, 1.0, False, transform, scope, "", "")
+        own
         for transform, scope in product(_OF_REWARDS, scopes)
         if several or transform.startswith("scaled")
+        if not (own := Candidate(immediate, 1.0, False, transform, scope, "", "")).spares_single
+        or has_single(scope, line)
     ]
-    for own, form in product(rewards, list(candidates(line, constants.discounts, parts=1))):
+    for own, form in product(rewards, list(candidates(line, constants.discounts, parts=2))):
         both = form.transform.startswith("whitened") and form.scope == own.scope
         plain = not form.transform or (both and form.transform in _OVER_SPREAD)
         if not plain or form.faults or form.credit.rule or own.divides != told.divides:
