@@ -39,7 +39,8 @@ _Accept = Callable[["Match", Timeline], bool]
 _SAMPLE, _SAMPLED_STEPS, _EQUATIONS = 16, 1000, 48
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
-_BONUS = 1e-6  # share of the gradient that an entropy's must have
+_BONUS = 1e-6  # share of the gradient that an entropy's has if it is no coincidence
+_LEFT = 1e-3  # of a smaller one: what a rule leaves that it does not only come near to
 _LITTLE = 1e-3  # of a reward, for slopes
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
@@ -191,10 +192,11 @@ def _plainest(
 
 
 def _only_rounding(evidence: Evidence, line: Timeline, match: Match) -> bool:
-    """Whether its entropy is too small to be a bonus; it can make up for what the rule lacks."""
+    """Whether its entropy is small, and leaves much of its size: it makes up for another rule."""
     columns = entropy_columns(evidence, line, match.plain.norm)
     size = abs(match.entropy * match.scale) * max(map(np.linalg.norm, columns), default=0.0)
-    return bool(0.0 < size < _BONUS * np.linalg.norm(evidence.ascent))
+    whole = np.linalg.norm(evidence.ascent)
+    return bool(0.0 < size < _BONUS * whole and match.residual * whole > _LEFT * size)
 
 
 def _alike(form: Candidate | Advantage, line: Timeline) -> Candidate | Advantage:

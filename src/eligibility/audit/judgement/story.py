@@ -2,7 +2,7 @@
 
 One path is run again with one reward moved a little, and then with the next. Each statement ran in
 all of them, so its numbers have slopes. The rewards that a number follows say what it is, whatever
-the program calls it. Numbers that differ between two equal runs, such as a clock's, are left out.
+the program calls it. Numbers that differ between two equal runs, such as a clock's, follow nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import chain
 
 import numpy as np
 
@@ -111,13 +111,9 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
     valued = runner.run(critic) if others is not None else base
     if any(_shape(trace.made) != _shape(base.made) for trace in (again, far, valued, *moved)):
         return None
-    made = zip(base.made, far.made, valued.made, _by_statement(moved), strict=True)
-    same = (
-        np.array_equal(one.numbers, other.numbers, equal_nan=True)
-        for one, other in zip(base.made, again.made, strict=True)
-    )
+    made = zip(base.made, again.made, far.made, valued.made, _by_statement(moved), strict=True)
     return Story(
-        tuple(_statement(*each, survey.own) for each in compress(made, same)),
+        tuple(_statement(*each, survey.own) for each in made),
         steps,
         len(told.steps),
         frozenset(score.place for score in base.scores if score.differentiable),
@@ -160,20 +156,23 @@ def _by_statement(moved: Sequence[Trace]) -> list[tuple[Made, ...]]:
 
 
 def _statement(
-    base: Made, far: Made, valued: Made, moved: Sequence[Made], policy: frozenset[int]
+    base: Made, again: Made, far: Made, valued: Made, moved: Sequence[Made], policy: frozenset[int]
 ) -> Statement:
     numbers = np.array(base.numbers)
+    loose = numbers != np.array(again.numbers)  # a clock's, or of memory that nobody has filled yet
+    loose &= ~np.isnan(numbers)
     with np.errstate(invalid="ignore"):  # an infinite number stays infinite
         slopes = np.array([np.array(one.numbers) - numbers for one in moved]).T / _MOVED
+    slopes = np.where(loose[:, None], 0.0, slopes.reshape(len(numbers), len(moved)))
     return Statement(
         base.place,
         base.name,
         numbers,
-        np.nan_to_num(slopes.reshape(len(numbers), len(moved))),
-        np.array(far.numbers),
+        np.nan_to_num(slopes),
+        np.where(loose, numbers, np.array(far.numbers)),
         np.array(base.attached, dtype=bool),
         bool(policy & frozenset(base.leads)),
-        np.array(valued.numbers) != numbers,
+        (np.array(valued.numbers) != numbers) & ~loose,
         base.steps_before,
         base.identity,
     )
