@@ -25,3 +25,9 @@ def test_the_entropy_of_any_states_is_a_bonus_or_a_fault(
     assert report.verdict == verdict, report.text()
     assert [fault.rule for fault in report.faults] == rules
     assert "entropy" in report.rule
+
+
+def test_a_small_entropy_counts_where_it_explains_all_that_is_left(tmp_path: Path) -> None:
+    report = audited(tmp_path, *KEPT, (LOSS, f"{LOSS} - 1e-7 * sum(kept)"))
+    assert report.verdict == "convention", report.text()
+    assert [c.name for c in report.conventions] == ["entropy-bonus"], report.text()
