@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from eligibility.audit.running.outside_numbers import numbers_outside
 from eligibility.sandbox import Workspace
+from eligibility.sandbox.workspace import root_around
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "a file is written over": lambda folder: (folder / "main.py").write_text("2"),
@@ -48,3 +50,15 @@ def test_a_program_runs_where_the_user_is_standing_above_it(tmp_path: Path) -> N
     workspace = Workspace(folder / "scripts/train.py", folder, scratch, links=True)
     assert (workspace.folder / "data/train.json").read_text() == "1"
     assert folder in workspace.import_path
+
+
+def test_configurations_are_found_below_where_the_user_stands(tmp_path: Path) -> None:
+    """A downloaded folder has no marks of a repository: it is what the user stands in."""
+    script, config = tmp_path / "src" / "train.py", tmp_path / "configs" / "base.yaml"
+    for file, text in ((script, "CONFIG = 'configs/base.yaml'\n"), (config, "group: 64\n")):
+        file.parent.mkdir()
+        file.write_text(text)
+    named = ["configs/base.yaml"]
+    for standing, found in ((tmp_path, [("base.yaml", 1, 7, 64)]), (script.parent, [])):
+        root = root_around(script.parent, standing)
+        assert numbers_outside(script, root, named, ()) == found

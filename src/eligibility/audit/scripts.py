@@ -30,6 +30,7 @@ from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
+from eligibility.sandbox.workspace import root_around
 from eligibility.scalars import check_numbers, check_path, described, is_number, not_a_number
 
 _Placed = TypeVar("_Placed", Finding, Convention)
@@ -165,7 +166,8 @@ def _in_environment(
             return examine(by, max_paths, samples, progress, known)
 
         def numbers() -> list[WholeNumber]:
-            beside = numbers_outside(path.absolute(), text_of.strings(), argv)
+            root = root_around(path.parent.resolve(), Path.cwd())
+            beside = numbers_outside(path.absolute(), root, text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
 
         report = _Script(runner, numbers, judged).report()

@@ -23,18 +23,15 @@ class Workspace:
     """A copy of the folders around a script, up to the repository's root, in an empty ``scratch``.
 
     The program runs in ``folder``: where the user is ``standing`` if the script lies below it,
-    within the repository; else in the script's own folder. Without the marks of a repository, the
-    folder where the user is standing is its root. ``import_path`` are more folders to
-    import modules from: the originals. With ``links``, files that are large, and folders that are
-    too many, become links.
+    within the repository (see `root_around`); else in the script's own folder. ``import_path`` are
+    more folders to import modules from: the originals, as is the repository's ``root``. With
+    ``links``, files that are large, and folders that are too many, become links.
     """
 
     def __init__(self, script: Path, standing: Path, scratch: Path, *, links: bool) -> None:
         own = script.parent.resolve()
         place = standing.resolve()
-        root = repository_root(own)
-        if root is None and place in own.parents and place not in (Path.home(), Path(place.anchor)):
-            root = place
+        self.root = root = root_around(own, place)
         above = root or own.parent
         if not (root is not None and place.is_relative_to(root) and own.is_relative_to(place)):
             place = own
@@ -137,6 +134,15 @@ class _Copier:
 
     def _at(self, path: Path) -> Path:
         return self._target / path.relative_to(self._source)
+
+
+def root_around(folder: Path, standing: Path) -> Path | None:
+    """The root of the repository that a script's folder is in, or else where the user stands above.
+
+    None where the user stands elsewhere, at home or at the top.
+    """
+    above = standing in folder.parents and standing not in (Path.home(), Path(standing.anchor))
+    return repository_root(folder) or (standing if above else None)
 
 
 def repository_root(folder: Path) -> Path | None:

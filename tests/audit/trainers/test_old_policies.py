@@ -50,3 +50,11 @@ def test_a_copy_that_is_kept_alike_is_the_policy_that_acted(kept: str, tmp_path:
 def test_a_copy_that_is_never_renewed_is_stale(tmp_path: Path) -> None:
     report = audited(tmp_path, LOADED + _LOOP)
     assert [finding.rule for finding in report.faults] == ["old-log-prob-stale"], report.summary
+
+
+def test_a_new_copy_for_each_batch_is_the_policy_that_acted(tmp_path: Path) -> None:
+    copied = "range(100):\n    old = copy.deepcopy(model).requires_grad_(False)\n"
+    acting = _LOOP.replace("old = copy.deepcopy(model)\n\n", "")
+    acting = acting.replace("range(100):\n", copied).replace("model.generate", "old.generate")
+    report = audited(tmp_path, LOADED + acting)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary

@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.audit.job import COMMAND_LINE, WholeNumber
-from eligibility.sandbox.workspace import repository_root
 
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
 
 
 def numbers_outside(
-    script: Path, strings: Iterable[str], arguments: Sequence[str]
+    script: Path, root: Path | None, strings: Iterable[str], arguments: Sequence[str]
 ) -> list[WholeNumber]:
-    """The whole numbers on a program's command line, and in configuration files that it names."""
+    """The whole numbers on a program's command line, and in configuration files that it names.
+
+    They lie next to the script or below the ``root`` of its repository, or one folder deeper.
+    """
     named = {Path(string.rpartition("=")[2]).name for string in (*strings, *arguments)}
     found = list(_numbers_in(arguments, COMMAND_LINE))
-    folders = dict.fromkeys((script.parent, repository_root(script.parent) or script.parent))
+    folders = dict.fromkeys((script.parent, root or script.parent))
     around = (folder.glob(pattern) for folder in folders for pattern in ("*.*", "*/*.*"))
     for path in chain.from_iterable(around):
         if path.suffix in _CONFIGURATIONS and named & {path.name, path.stem}:

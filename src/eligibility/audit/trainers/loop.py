@@ -90,7 +90,8 @@ class Loop(RewardChoice):
                 "end token with probability 1"
             )
         wake_adapters(model)
-        self._followers = [*map(self.models.by_id, found["followers"])]
+        followers = map(self.models.by_id, found["followers"])  # one may be another copy each time
+        self._followers = [model for model in followers if model is not None]
         reference = self._reference(found, model)
         sources = self._known(found)
         for length in range(record.length, 1, -1):

@@ -75,7 +75,9 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
     for name in rewriting.variables:
         record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")
-    beside = numbers_outside(Path(program.path), rewriting.strings, program.arguments)
+    beside = numbers_outside(
+        Path(program.path), workspace.root, rewriting.strings, program.arguments
+    )
     own = (*rewriting.constants, *(number for number in beside if number[3] > SMALL))
     record.constants = [list(number) for number in own]
 
