@@ -384,18 +384,9 @@ def compared_with_sums(
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
     endings = (
-        "-of-rewards-biased",
-        "-of-rewards",
-        "-biased-late",
-        "-biased" + _SEVERAL,
-        _SEVERAL,
-        "-biased",
-        "-late",
-        "-of-episodes",
-        "-of-times",
-        "-of-returns",
-        "-so-far",
-    )
+        "-of-rewards-biased", "-of-rewards", "-biased-late", "-biased" + _SEVERAL, _SEVERAL,
+        "-biased", "-late", "-of-episodes", "-of-times", "-of-returns", "-so-far",
+    )  # fmt: skip
     parts = transform.split("+") if transform else []
     return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
 
