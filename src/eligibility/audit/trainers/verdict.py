@@ -22,6 +22,7 @@ from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
+from eligibility.audit.trainers.draw_options import line_of_option
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -31,7 +32,6 @@ _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
 _DRAWN = "behaviour-not-scored"
-_CHANGES_DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
 def report_of(record: Record, program: str) -> AuditReport:
@@ -135,26 +135,12 @@ def _with_fault(
 def _at_the_draw(report: AuditReport, record: Record) -> AuditReport:
     """The report with the place of the draw where the draw is what is not scored."""
     file, line = record.drawn_at
-    line = _of_option(Path(file), line)
+    line = line_of_option(Path(file), line)
     findings = (
         replace(each, file=file, line=line) if each.rule == _DRAWN else each
         for each in report.findings
     )
     return replace(report, findings=tuple(findings))
-
-
-def _of_option(file: Path, line: int) -> int:
-    """The line of the argument that changes the draw in a call of `generate`; else the call's."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError):  # it is gone, or is a notebook's
-        return line
-    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
-    around = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
-    asked = {each.arg: each.value for call in around for each in call.keywords}
-    given = [asked[name] for name in _CHANGES_DRAW if name in asked]
-    changes = [v for v in given if not (isinstance(v, ast.Constant) and v.value in (None, 0, 1))]
-    return changes[0].lineno if changes else line
 
 
 def _distance(record: Record) -> float:
