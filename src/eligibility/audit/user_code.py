@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import sys
 import sysconfig
@@ -17,24 +18,35 @@ from types import FrameType
 # source lies is found by its own.
 _INSTALLED = ("site-packages", "dist-packages")
 _BUILT = ("torch", "numpy", "gymnasium")
+_HANDS_ON = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def user_place() -> tuple[str, int]:
     """File and line of the innermost frame in the user's own code."""
-    return next(_user_frames(), ("", 0))
+    return next(map(_place_of, _user_frames()), ("", 0))
+
+
+def asking_place() -> tuple[str, int]:
+    """The same without functions of ``*args, **kwargs``, which hand on what they were asked for."""
+    asking = (frame for frame in _user_frames() if frame.f_code.co_flags & _HANDS_ON != _HANDS_ON)
+    return next(map(_place_of, asking), user_place())
 
 
 def user_stack() -> list[tuple[str, int]]:
     """File and line of every frame in the user's own code, the innermost first."""
-    return list(_user_frames())
+    return list(map(_place_of, _user_frames()))
 
 
-def _user_frames() -> Iterator[tuple[str, int]]:
+def _user_frames() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
-            yield frame.f_code.co_filename, frame.f_lineno
+            yield frame
         frame = frame.f_back
+
+
+def _place_of(frame: FrameType) -> tuple[str, int]:
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def raised_at(error: BaseException) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eligibility.audit.trainers.draw_options import line_of_option
+from eligibility.audit.user_code import asking_place
 
 IN_THE_CALL = """
 ids = model.generate(
@@ -43,3 +44,13 @@ def test_the_option_has_its_line(text: str, tmp_path: Path) -> None:
     call = next(n for n, line in enumerate(lines, 1) if "generate(" in line)
     wanted = next(n for n, line in enumerate(lines, 1) if "# option" in line)
     assert line_of_option(file, call) == wanted
+
+
+def test_a_function_that_hands_on_its_arguments_is_not_what_asks() -> None:
+    def generate(*args: object, **options: object) -> tuple[tuple[str, int], object, object]:
+        return asking_place(), args, options
+
+    def asks(temperature: float) -> tuple[str, int]:
+        return generate(temperature=temperature)[0]
+
+    assert asks(0.7) == (__file__, asks.__code__.co_firstlineno + 1)

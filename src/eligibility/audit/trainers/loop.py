@@ -28,7 +28,7 @@ from eligibility.audit.trainers.sampling import note_policy
 from eligibility.audit.trainers.scores import FUNCTION, Source
 from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
-from eligibility.audit.user_code import user_place
+from eligibility.audit.user_code import asking_place
 
 _PUBLISHED = (
     "`generate` takes what the program does not ask for from the model's generation_config.json"
@@ -63,7 +63,7 @@ class Loop(RewardChoice):
         record.drift = _DRIFT if found["again"] else 0.0
         record.file, record.line = found["place"]
         if self._options:
-            record.drawn_at = [*user_place()]
+            record.drawn_at = [*asking_place()]
             if drawn_by := getattr(self._sampling, "draws_by", ""):
                 record.note(f"{_PUBLISHED}, {drawn_by}")
             record.unseen = [] if self._certain_end else unseen_in(self._options)

@@ -15,7 +15,7 @@ from torch import Tensor
 from eligibility.audit.trainers.answers import Tokens
 from eligibility.audit.trainers.next_token import next_token
 from eligibility.audit.trainers.tiny import SYMBOLS, VOCABULARY
-from eligibility.audit.user_code import user_place
+from eligibility.audit.user_code import asking_place
 
 _MORE = 4096
 _SAME = 1e-9  # of logits
@@ -56,7 +56,7 @@ class ManyTokens:
         """
         rows = probabilities.detach().reshape(-1, probabilities.shape[-1])[:, -_MORE:] > 0
         self._drawn += zip(self._latest, rows, strict=True)
-        self._place = cut_at if cut_at[0] else user_place()
+        self._place = cut_at if cut_at[0] else asking_place()
         if not bool(rows.all()):
             self._kept = VOCABULARY + int(rows.sum(-1).max())
 
