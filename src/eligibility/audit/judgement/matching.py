@@ -40,7 +40,7 @@ _SAMPLE, _SAMPLED_STEPS, _EQUATIONS = 16, 1000, 48
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
 _BONUS = 1e-6  # share of the gradient that an entropy's has if it is no coincidence
-_LEFT = 1e-3  # of a smaller one: what a rule leaves that it does not only come near to
+_LEFT = 1e-3  # of a smaller one: how much a right rule leaves at most
 _LITTLE = 1e-3  # of a reward, for slopes
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
