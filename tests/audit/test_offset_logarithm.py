@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.audit.writing import audited
+from tests.audit.zoo.inspection import audit_program
+from tests.audit.zoo.mutations import mutants
 
 STACKED = "log_probs = torch.stack(log_probs)"
 EACH_STEP = "log_probs.append(dist.log_prob(action))"
@@ -46,6 +48,12 @@ def test_an_offset_of_any_size_is_measured(tmp_path: Path, offset: str) -> None:
     assert bias is not None
     assert 0.0 < bias < float(offset)
     assert f"ln(π + {float(offset):.2g})" in report.rule
+
+
+def test_the_probability_itself_is_no_logarithm_with_a_large_offset() -> None:
+    wrong = next(each for each in mutants() if each.name == "numpy_sampling/probability")
+    report = audit_program(wrong)
+    assert [fault.rule for fault in report.faults] == [*wrong.expected], report.text()
 
 
 def test_an_offset_hides_no_fault(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from eligibility.audit.judgement.match import with_offset
 
 _NAME = "offset-logarithm"
 _OFF = 1e-2  # share of the effect of ε that the straight line may leave
+_LARGEST = 0.1  # ε; ln(π + ε) of a large one is π itself, whose gradient reinforces likely actions
 
 
 def with_offset_logarithm(program: AuditedProgram, evidence: Evidence) -> Explained | None:
@@ -54,6 +55,7 @@ def _offset(program: AuditedProgram) -> float | None:
         found = np.linalg.lstsq(columns, 1.0 / factor, rcond=None)[0]
         offset = float(found[1] / found[0])
         left = float(np.abs(columns @ found * factor - 1.0).max())
-        if offset * change > program.tolerance and left <= _OFF * offset * change:
+        effect = offset * change
+        if offset < _LARGEST and effect > program.tolerance and left <= _OFF * effect:
             return offset
     return None
