@@ -115,6 +115,8 @@ ACTORS = """
 import gymnasium as gym
 import torch
 from torch.distributions import Categorical
+from tests.audit.zoo.inspection import audit_program
+from tests.audit.zoo.mutations import mutants
 
 envs = gym.vector.SyncVectorEnv(
     [lambda: gym.make("CartPole-v1")] * 2, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
@@ -552,3 +554,10 @@ def test_a_first_update_of_another_network_is_none_of_the_policys(tmp_path: Path
     text += f"\ntrains(1, net, opt)\n{made}trains(1000, net, opt)\n"
     report = audit(tmp_path, text)
     assert (report.verdict, report.findings, report.updates) == ("unbiased", (), 2), report.text()
+
+
+def test_a_number_of_each_later_path_is_no_scale() -> None:
+    """From the second update on each episode is weighed by its length."""
+    wrong = next(each for each in mutants() if each.name == "hand_scored/length-weighed-later")
+    report = audit_program(wrong)
+    assert [finding.rule for finding in report.findings] == [*wrong.expected], report.text()

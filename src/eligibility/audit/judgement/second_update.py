@@ -209,10 +209,11 @@ def _differs(report: AuditReport, later: AuditReport) -> bool:
     """Whether the second update is only explained by an entropy that the first one has not.
 
     On few paths a multiple of the entropy's gradient can stand for something else. A constant at
-    the end that the first one has not is what it earned.
+    the end that the first one has not is what it earned. A number of each path's own may be its
+    length.
     """
     before, after = ({c.name for c in r.conventions} for r in (report, later))
-    return bool({"entropy-bonus", "reward-at-end", "reward-changed"} & (after - before))
+    return bool({"entropy-bonus", "rescaled", "reward-at-end", "reward-changed"} & (after - before))
 
 
 # What explains by itself why the second update is not the policy gradient.
