@@ -17,6 +17,8 @@ from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import RATIO
 from tests.audit.writing import PROGRAM, audit_here, line_of
+from tests.audit.zoo.inspection import audit_program
+from tests.audit.zoo.mutations import mutants
 
 # One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.
 # What the faults carry over stands before the loop.
@@ -115,8 +117,6 @@ ACTORS = """
 import gymnasium as gym
 import torch
 from torch.distributions import Categorical
-from tests.audit.zoo.inspection import audit_program
-from tests.audit.zoo.mutations import mutants
 
 envs = gym.vector.SyncVectorEnv(
     [lambda: gym.make("CartPole-v1")] * 2, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
