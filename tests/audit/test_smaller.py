@@ -10,7 +10,7 @@ import eligibility as el
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.running.runner import ScriptRunner
 from eligibility.audit.running.smaller import FIRST, small_batches
-from tests.audit.writing import PROGRAM
+from tests.audit.writing import PROGRAM, line_of
 
 # As a parser of dataclasses needs it, an annotation is a type.
 _MODULE = """
@@ -83,6 +83,29 @@ def test_a_long_batch_is_read_as_a_short_one(tmp_path: Path) -> None:
     assert report.exhaustive
     made = "512 is 6 at settings.py:2, 64 is 6 at settings.py:3"
     assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes
+
+
+def test_modules_on_a_path_of_the_program_s_own_are_the_user_s_files(tmp_path: Path) -> None:
+    """The path leads to the copy that a program runs in, as `__file__` says."""
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    for name in ("scripts", "src"):
+        (tmp_path / name).mkdir()
+    path = "sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'src'))"
+    imported = f"import sys\nfrom pathlib import Path\n{path}\n{_IMPORTED}"
+    mean = "log_probs.mean() * credit.sum()"
+    module = f"{_MODULE}\ndef weighed(log_probs, credit):\n    return {mean}\n"
+    settings = tmp_path / "src" / "settings.py"
+    settings.write_text(module, encoding="utf-8")
+    script = _written(tmp_path / "scripts", imported)
+    text = script.read_text(encoding="utf-8").replace(
+        "(log_probs * credit)[:STEPS + 3].sum()", "weighed(log_probs, credit)"
+    )
+    script.write_text(text.replace("PART, STEPS", "PART, STEPS, weighed"), encoding="utf-8")
+    report = el.audit_script(script, max_paths=70)
+    [finding] = report.faults
+    assert finding.rule == "mean-log-prob-times-sum-of-returns"
+    assert (Path(finding.file), finding.line) == (settings, line_of(settings, mean))
+    assert any("512 is 6 at settings.py:2" in note for note in report.notes), report.notes
 
 
 def test_numbers_of_a_program_with_short_batches_stay(tmp_path: Path) -> None:

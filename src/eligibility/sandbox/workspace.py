@@ -6,6 +6,7 @@ lets nobody write through. Without the kernel there are no links.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 from collections.abc import Iterator
@@ -58,6 +59,14 @@ class Workspace:
             return None
         copied = self._target / path.relative_to(self._above)
         return copied if copied.exists() else None
+
+    def original_of(self, path: Path) -> Path | None:
+        """The file of the user's own that one is an unchanged copy of."""
+        if not path.is_relative_to(self._target):
+            return None
+        original = self._above / path.relative_to(self._target)
+        same = original.is_file() and filecmp.cmp(path, original, shallow=False)
+        return original if same else None
 
     def _fill(self) -> None:
         copied = _Copier(self._above, self._target, self._links)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.trainers.draw_options import line_of_option
+from eligibility.audit.trainers.draw_options import CUTS_OFF, line_of_option
 from eligibility.audit.user_code import asking_place
 
 IN_THE_CALL = """
@@ -44,6 +44,13 @@ def test_the_option_has_its_line(text: str, tmp_path: Path) -> None:
     call = next(n for n, line in enumerate(lines, 1) if "generate(" in line)
     wanted = next(n for n, line in enumerate(lines, 1) if "# option" in line)
     assert line_of_option(file, call) == wanted
+
+
+def test_a_temperature_cuts_nothing_off(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(IN_A_DICTIONARY)
+    call = IN_A_DICTIONARY.splitlines().index("    return model.generate(**inputs, **options)") + 1
+    assert line_of_option(file, call, CUTS_OFF) == call
 
 
 def test_a_function_that_hands_on_its_arguments_is_not_what_asks() -> None:

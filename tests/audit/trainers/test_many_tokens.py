@@ -111,6 +111,24 @@ def test_settings_that_a_model_comes_with_are_those_of_the_draw(
     assert any("temperature=0.7, top_k=20, top_p=0.8" in note for note in report.notes)
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_scores_that_a_program_asks_for_count_where_its_loss_uses_them(
+    used: bool, tmp_path: Path
+) -> None:
+    """Their number alone is the answer's length; a ratio to them corrects for the draw."""
+    scored = "return_dict_in_generate=True, output_scores=True"
+    text = of(SAMPLES.replace("OPTIONS", scored)).replace(
+        "    said = ids",
+        "    ids, scores = ids.sequences, torch.stack(ids.scores, 1)\n    said = ids",
+    )
+    old = "scores.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)"
+    ratio = f"(log_probs - {old}).masked_fill(~mask, 0.0).sum(1, keepdim=True).exp()"
+    if used:
+        text = text.replace("log_probs.masked_fill(~mask, 0.0) *", f"{ratio} *")
+    report = audited(tmp_path, text)
+    assert [each.rule for each in report.findings] == ([] if used else ["behaviour-not-scored"])
+
+
 @pytest.mark.parametrize(
     ("drawn", "shown"),
     [

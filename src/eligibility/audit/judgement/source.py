@@ -76,7 +76,8 @@ class Source:
     def _project(self) -> tuple[tuple[Path, ast.Module], ...]:
         """It and the modules of its project that it imports, and those that they import."""
         own = self.path.resolve()
-        folders = (own.parent, repository_root(own.parent) or own.parent.parent)
+        root = repository_root(own.parent) or own.parent.parent
+        folders = (own.parent, root, root / "src")
         found, seen = [(own, self.tree)], {own}
         for path, tree in found:  # which grows on the way
             for name, folder in product(_imported(tree), (path.parent, *folders)):

@@ -280,7 +280,7 @@ class AuditReport:
             said.append(f"{self.parameters} policy parameters")
         if self.residual == self.residual:
             below = f"anything below {self.tolerance:.0e} is rounding"
-            if self.faults and self.residual < self.tolerance:
+            if self.verdict == "biased" and self.residual < self.tolerance:
                 below += ": the fault is not in the first step's policy gradient"
             said.append(f"residual {self.residual:.1e} ({below})")
         if self.discount == self.discount:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -80,8 +81,14 @@ class _Copies:
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None or not spec.has_location:
             return None
-        copied = self._workspace.copy_of(Path(spec.origin).resolve())
+        found = Path(spec.origin).resolve()
+        original = self._workspace.original_of(found)  # by a path made of another's `__file__`
+        copied = self._workspace.copy_of(original or found)
         if copied is None:
             return None
+        if original is not None:
+            inside = spec.submodule_search_locations
+            own = spec_from_file_location(name, original, submodule_search_locations=inside)
+            spec = own or spec
         spec.origin = str(copied)
         return spec

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-_CHANGES_DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+CUTS_OFF = ("top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "min_new_tokens")
+_CHANGES_DRAW = ("temperature", *CUTS_OFF, "repetition_penalty")
 
 
-def line_of_option(file: Path, line: int) -> int:
+def line_of_option(file: Path, line: int, options: tuple[str, ...] = _CHANGES_DRAW) -> int:
     """The line of the argument that changes the draw in a call of `generate`; else the call's.
 
     The arguments may stand in a dictionary or a configuration that the call's function makes.
@@ -29,7 +30,7 @@ def line_of_option(file: Path, line: int) -> int:
     functions = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and _holds(f, line)]
     scope = max(functions, key=lambda function: function.lineno, default=tree)
     asked |= {key: value for name, key, value in _options(scope) if name in made}
-    given = [asked[name] for name in _CHANGES_DRAW if name in asked]
+    given = [asked[name] for name in options if name in asked]
     changes = [v for v in given if not (isinstance(v, ast.Constant) and v.value in (None, 0, 1))]
     return changes[0].lineno if changes else line
 

@@ -19,7 +19,7 @@ from eligibility.audit.trainers.branches import PATTERN
 from eligibility.audit.trainers.draws import Draws, calls_without_a_part, unseen_in
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.many_tokens import ManyTokens
-from eligibility.audit.trainers.next_token import nucleus_of, setting, temperature_of
+from eligibility.audit.trainers.next_token import nucleus_of, temperature_of
 from eligibility.audit.trainers.operations import LoopRecorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
@@ -286,12 +286,7 @@ class Loop(RewardChoice):
         return table
 
     def _note_never_drawn(self) -> None:
-        """The probe's tokens are too few for it to show in what is drawn.
-
-        A program that asks for the scores that were drawn from may score the tokens so.
-        """
-        if setting(self._options, "output_scores"):
-            return
+        """The probe's tokens are too few for it to show in what is drawn."""
         with suppress(Refused):  # a program may be made for the tokens that its tokenizer has
             found = self._go_on(self._in_program(self._spoken()), many=ManyTokens())
             for name, value in (found.get("many") or {}).items():

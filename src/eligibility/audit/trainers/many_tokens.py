@@ -103,6 +103,8 @@ class ManyTokens:
 
     def _reach(self, own: Tensor, gradient: Tensor) -> None:
         """The gradient [N, T, V] of the loss at logits, the probe's own of which are ``own``."""
+        if not bool(gradient.isfinite().all()):  # the loss uses what `generate` gives as scores
+            return
         for logits, can in self._drawn:
             here = ((own - logits).abs() < _SAME).all(-1)  # the state in which the token was drawn
             self._scored |= bool((gradient[here][:, -_MORE:][:, ~can] != 0).any())

@@ -135,7 +135,8 @@ class Runs(Branches):
         sequences = padded(ids, chosen, pad)
         if self._recorder is not None:
             self._recorder.given(sequences, SAMPLED)
-        return as_asked_for(model, sequences, ids.shape[1], given)
+        unscored = self._many is not None
+        return as_asked_for(model, sequences, ids.shape[1], given, without_scores=unscored)
 
     def _greedy(self, model: Any, ids: Tensor, options: Any) -> Any:
         """The likeliest tokens: nothing is drawn, so no answer of the outcome is given."""

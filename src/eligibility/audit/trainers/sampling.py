@@ -214,8 +214,13 @@ def with_likeliest(model: Any, ids: Tensor) -> Tensor:
     return rows
 
 
-def as_asked_for(model: Any, sequences: Tensor, start: int, options: Any) -> Any:
-    """What `generate` returns: the rows alone, or with the logits that they were drawn from."""
+def as_asked_for(
+    model: Any, sequences: Tensor, start: int, options: Any, *, without_scores: bool = False
+) -> Any:
+    """What `generate` returns: the rows alone, or with the logits that they were drawn from.
+
+    ``without_scores``, these are not numbers: no gradient of a loss that uses them is finite.
+    """
     if not setting(options, "return_dict_in_generate"):
         return sequences
     utils: Any = importlib.import_module("transformers.generation.utils")
@@ -228,6 +233,8 @@ def as_asked_for(model: Any, sequences: Tensor, start: int, options: Any) -> Any
     if (nucleus := nucleus_of(options)) < 1.0:
         warp = utils.TopPLogitsWarper(nucleus)
         scores = tuple(warp(sequences, step) for step in scores)
+    if without_scores:
+        scores = tuple(torch.full_like(step, torch.nan) for step in scores)
     return utils.GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=steps)
 
 

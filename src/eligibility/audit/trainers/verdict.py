@@ -22,7 +22,7 @@ from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
-from eligibility.audit.trainers.draw_options import line_of_option
+from eligibility.audit.trainers.draw_options import CUTS_OFF, line_of_option
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -67,7 +67,9 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _at_the_draw(report, record)
     if record.unseen and all(finding.rule != _DRAWN for finding in report.findings):
         seen, fix = record.unseen
-        report = _with_fault(report, _DRAWN, seen, (), tuple(record.drawn_at or place), fix)
+        file, line = record.drawn_at or place
+        at = file, line_of_option(Path(file), line, CUTS_OFF)
+        report = _with_fault(report, _DRAWN, seen, (), at, fix)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
     return replace(
