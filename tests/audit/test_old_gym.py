@@ -93,6 +93,8 @@ def test_a_vector_has_four_values_and_shows_the_last_observation() -> None:
         gym: Any = importlib.import_module("gym")
         halve = type("Halve", (gym.RewardWrapper,), {"reward": halved})
         envs = gym.vector.make("Pendulum-v1", 2, wrappers=halve)
+        assert isinstance(envs, gym.Env)  # as every wrapper asks
+        assert gym.Wrapper(envs).unwrapped is envs
         assert envs.reset().shape == (2, 3)
         envs.step_async(np.zeros((2, 1)))
         observations, rewards, dones, infos = envs.step_wait()

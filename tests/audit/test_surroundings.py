@@ -96,6 +96,16 @@ def test_a_question_at_the_keyboard_is_answered_by_enter_and_not_for_ever() -> N
     run(program)
 
 
+def test_a_film_that_an_inert_package_was_to_write_is_empty(tmp_path: Path) -> None:
+    def program() -> None:
+        with open(tmp_path / "cartpole.mp4", "rb") as film:
+            assert film.read() == b""
+        with pytest.raises(FileNotFoundError):
+            open(tmp_path / "weights.bin", "rb").close()
+
+    run(program)
+
+
 def test_a_semaphore_of_the_system_is_made_by_keywords_too() -> None:
     def program() -> None:
         made = importlib.import_module("_multiprocessing").SemLock(

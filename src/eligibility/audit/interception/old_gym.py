@@ -153,8 +153,11 @@ def _of_one(infos: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-class VectorOfFour(Vector):
-    """The same before gym 0.26: four values, of which the last is a list of dictionaries."""
+class VectorOfFour(Vector, gymnasium.Env[Any, Any]):  # type: ignore[misc]  # both have `render`
+    """The same before gym 0.26: four values, of which the last is a list of dictionaries.
+
+    It is an environment, too: wrappers took it.
+    """
 
     def seed(self, seed: Any = None) -> None:
         """Nothing to seed: the probe itself is not random."""

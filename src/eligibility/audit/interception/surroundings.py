@@ -31,6 +31,7 @@ _INERT_IF_MISSING = {"cv2", "pandas", "psutil", "tqdm"}
 _INERT_PARTS = (  # of packages that are not inert
     "torch.utils.tensorboard", "tqdm.notebook", "gym.wrappers.monitoring",
 )  # fmt: skip
+_FILMS = (".mp4", ".webm", ".avi", ".gif", ".png", ".jpg")
 _SEED = 20250101
 _ANSWERS = 3  # that a program gets at the keyboard
 # Of torch.cuda: what programs call to set one up or to ask about it.
@@ -159,6 +160,7 @@ def quieten(patches: Patches) -> None:
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _leave_unscripted(patches)
     _press_enter(patches)
+    _empty_films(patches)
     _seed(patches)
 
 
@@ -195,6 +197,16 @@ def _press_enter(patches: Patches) -> None:
 
     answers = iter(range(_ANSWERS))
     patches.set(builtins, "input", answered)
+
+
+def _empty_films(patches: Patches) -> None:
+    """A film or picture that is not there is empty: what would have drawn it is inert."""
+
+    def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        drawn = mode == "rb" and str(file).lower().endswith(_FILMS) and not os.path.exists(file)
+        return io.BytesIO() if drawn else stock(file, mode, *args, **options)
+
+    stock = patches.set(builtins, "open", opened)
 
 
 def _leave_unscripted(patches: Patches) -> None:
