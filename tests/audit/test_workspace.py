@@ -52,6 +52,16 @@ def test_a_program_runs_where_the_user_is_standing_above_it(tmp_path: Path) -> N
     assert folder in workspace.import_path
 
 
+def test_a_file_of_settings_is_there_and_hidden_folders_are_not(tmp_path: Path) -> None:
+    own, scratch = tmp_path / "own", tmp_path / "scratch"
+    for folder in (own / ".venv", scratch):
+        folder.mkdir(parents=True)
+    for name in ("main.py", ".env", ".venv/pyvenv.cfg"):
+        (own / name).write_text("1")
+    workspace = Workspace(own / "main.py", own, scratch, links=True)
+    assert {path.name for path in workspace.folder.iterdir()} == {"main.py", ".env"}
+
+
 def test_configurations_are_found_below_where_the_user_stands(tmp_path: Path) -> None:
     """A downloaded folder has no marks of a repository: it is what the user stands in."""
     script, config = tmp_path / "src" / "train.py", tmp_path / "configs" / "base.yaml"

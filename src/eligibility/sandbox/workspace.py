@@ -121,7 +121,8 @@ class _Copier:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             if self._left <= 0:
                 return
-            if not entry.name.startswith(".") and entry.name not in _LEFT_OUT:
+            hidden = entry.name.startswith(".") and entry.is_dir()  # a file may be a `.env`
+            if not hidden and entry.name not in _LEFT_OUT:
                 self._left -= 1
                 yield entry
 
