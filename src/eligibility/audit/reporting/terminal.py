@@ -76,7 +76,7 @@ def _finding(finding: Finding) -> Table:
         grid.add_row("", Text(finding.code, style="cyan"))
     grid.add_row("SEEN", Text(finding.evidence))
     grid.add_row("FIX", Text(finding.fix))
-    grid.add_row("RULE", Text(finding.rule, style="dim"))
+    grid.add_row("NAME", Text(finding.rule, style="dim"))
     return grid
 
 
