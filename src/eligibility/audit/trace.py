@@ -165,6 +165,7 @@ SIDE = "clipped-side"  # a loss takes an extreme of a ratio's two objectives; âˆ
 SWAPPED = "swapped-clip"  # such a clip has its lower bound above its upper one
 SOFTMAX = "softmax-along-rows"  # a softmax whose last dimension has this size runs along another
 PRODUCT = "attached-product"  # two factors with parameters of their own; how many the first has
+SQUARE = "square-product"  # of a column and a row of this size, one of which carries no gradient
 TARGET = "attached-target"  # the target of a squared error moves with its prediction
 
 

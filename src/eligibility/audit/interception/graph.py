@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from eligibility.audit.trace import PRODUCT, RATIO, SOFTMAX, SWAPPED, TARGET, Fact
+from eligibility.audit.trace import PRODUCT, RATIO, SOFTMAX, SQUARE, SWAPPED, TARGET, Fact
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
@@ -50,6 +51,8 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
         width = normalised_along_rows(node)
         if width and sum(size > 1 for size in node._saved_result.shape) == 2:  # steps and actions
             facts.append(Fact(SOFTMAX, place_of_node(node), width, update))
+        if side := _side_of_square(node):
+            facts.append(Fact(SQUARE, place_of_node(node), side, update))
     for node, *alone in _attached_products(root):
         first, second = (sorted(index[leaf] for leaf in side if leaf in index) for side in alone)
         if first and second:
@@ -69,6 +72,20 @@ def normalised_along_rows(node: Any) -> int:
     dim -= 2**64 if dim >= 2**63 else 0  # torch says numbers below 0 without their sign
     rows = shape[dim] if shape and dim % len(shape) != len(shape) - 1 else 1
     return int(shape[-1]) if rows > 1 else 0
+
+
+def _side_of_square(node: Any) -> int:
+    """N of an [N, N] product, one factor of which is N numbers without a gradient; else 0."""
+    if node.name() != "MulBackward0":
+        return 0
+    shape = node._input_metadata[0].shape
+    if len(shape) != 2 or not 1 < shape[0] == shape[1]:
+        return 0
+    with suppress(RuntimeError):  # a factor was changed in place: backward is about to say so
+        factors = (node._saved_self, node._saved_other)
+        if any(each is not None and each.numel() == shape[0] for each in factors):
+            return int(shape[0])
+    return 0
 
 
 def nodes_below(root: Any, most: float = MAX_NODES) -> Iterator[Any]:

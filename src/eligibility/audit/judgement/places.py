@@ -36,7 +36,7 @@ from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Place, Sta
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
-from eligibility.audit.trace import PRODUCT, SOFTMAX
+from eligibility.audit.trace import PRODUCT, SOFTMAX, SQUARE, Fact, Trace
 
 IN_SCORING = (
     "scored-other-action",
@@ -48,6 +48,7 @@ IN_SCORING = (
 _OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only")
 _OUTSIDE = 0.1  # share of a gradient that is not rounding, nor an entropy's
 _ATTACHED = "advantage-not-detached"
+_ONE_SUM = "mean-log-prob-times-sum-of-returns"
 _DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
 
@@ -74,6 +75,7 @@ def placed(
         for finding in report.findings
     )
     report = _softmax_named(replace(report, findings=moved), survey, runner)
+    report = _square_named(report, survey, runner)
     if _attached(report) is None or _shows_attached(stories.get(LONG)):
         return report
     return _multiplied(report, survey, runner)
@@ -97,13 +99,38 @@ def _softmax_named(report: AuditReport, survey: Survey, runner: Runner) -> Audit
         return report
     trace = max(ran, key=lambda trace: len(trace.steps))
     widths = {len(draw.probs) for draw in trace.draws if draw.loc is None}
+    fact = _seen(survey, runner, trace, lambda f: f.kind == SOFTMAX and f.size in widths)
+    return _told_of(report, finding, "softmax-over-steps", fact)
+
+
+def _square_named(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
+    """The report in which a [B] × [B, 1] product is called so.
+
+    Where all batches have one length, its mean is mean(log_prob) × sum(returns), but for a factor.
+    """
+    finding = next((f for f in report.findings if f.rule == _ONE_SUM), None)
+    ran = [trace for trace in survey.traces if trace.updates]
+    if finding is None or not ran:
+        return report
+    trace = max(ran, key=lambda trace: len(trace.steps))
+    return _told_of(
+        report, finding, "broadcast", _seen(survey, runner, trace, lambda f: f.kind == SQUARE)
+    )
+
+
+def _seen(
+    survey: Survey, runner: Runner, trace: Trace, wanted: Callable[[Fact], bool]
+) -> Fact | None:
+    """The first such fact in the graphs of a path's losses."""
     job = Job(trace.picked, survey.size, raised=survey.raised, inspected=True)
-    facts = runner.run(job).facts
-    fact = next((f for f in facts if f.kind == SOFTMAX and f.size in widths), None)
+    return next((fact for fact in runner.run(job).facts if wanted(fact)), None)
+
+
+def _told_of(report: AuditReport, finding: Finding, rule: str, fact: Fact | None) -> AuditReport:
+    """The report with another fault in place of a finding, where a fact shows it."""
     if fact is None:
         return report
-    named = Finding.of(FAULTS["softmax-over-steps"], finding.evidence, *fact.place)
-    changed = _with(report, finding, named)
+    changed = _with(report, finding, Finding.of(FAULTS[rule], finding.evidence, *fact.place))
     return replace(changed, verdict="biased", summary=changed.faults[0].means)
 
 
