@@ -65,3 +65,9 @@ def test_a_square_is_a_product_of_a_row_and_a_column(
     loss = (scores.exp() * torch.ones(second)).mean()
     facts = inspect_graph(loss.grad_fn, 0, [scores])
     assert [fact.size for fact in facts if fact.kind == SQUARE] == found
+
+
+def test_a_layer_s_own_scale_of_as_many_numbers_is_none() -> None:
+    scores, scale = torch.zeros(4, 4, requires_grad=True), torch.ones(4, requires_grad=True)
+    facts = inspect_graph((scores.exp() * scale).mean().grad_fn, 0, [scores])
+    assert all(fact.kind != SQUARE for fact in facts)

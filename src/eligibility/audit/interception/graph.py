@@ -82,8 +82,8 @@ def _side_of_square(node: Any) -> int:
     if len(shape) != 2 or not 1 < shape[0] == shape[1]:
         return 0
     with suppress(RuntimeError):  # a factor was changed in place: backward is about to say so
-        factors = (node._saved_self, node._saved_other)
-        if any(each is not None and each.numel() == shape[0] for each in factors):
+        factors = [each for each in (node._saved_self, node._saved_other) if each is not None]
+        if any(each.numel() == shape[0] and not each.requires_grad for each in factors):
             return int(shape[0])
     return 0
 
