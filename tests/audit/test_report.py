@@ -191,6 +191,14 @@ def test_credit_components_and_invariances_are_shown_in_a_terminal() -> None:
     assert "the gradient changes with micro-batches 31.0%; it does not change with padding" in lines
 
 
+def test_the_credit_of_ten_rewards_fits_in_a_terminal() -> None:
+    """As two actors' in two episodes: every number is whole, in two lines."""
+    names = tuple(f"{actor}{episode} t{t}" for t in range(5) for actor in "a" for episode in (1, 2))
+    given, reinforce = ((-0.337,) * 10,) * 10, ((0.98,) * 10,) * 10
+    text = replace(LANGUAGE, credit=Credit(names, names, given, reinforce)).text()
+    assert text.count("-0.34") == text.count("(0.98)") == 100
+
+
 def test_credit_components_and_invariances_are_drawn_on_the_page() -> None:
     page = LANGUAGE.html()
     assert page.count("<rect") == 8 + 2 * 3

@@ -12,7 +12,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from eligibility.audit.reporting.report import AuditReport, Credit, Finding
 
-
+_WIDE = 5  # rewards, beyond which their columns are narrow
 _STYLES = {
     "unbiased": "bold green",
     "convention": "bold cyan",
@@ -117,20 +117,23 @@ def _components(report: AuditReport) -> Table:
 def _credit(credit: Credit) -> Table:
     table = _table("", *(f">{name}" for name in credit.rewards))
     table.columns[0].no_wrap = True
+    digits = 3
+    if len(credit.rewards) > _WIDE:  # so that a cell's two lines fit
+        table.padding, digits = (0, 0, 0, 1), 2
     for row, name in enumerate(credit.decisions):
         cells = [
-            f"{_plain(value)} ({_plain(credit.reinforce[row][column])})"
+            f"{_plain(value, digits)} ({_plain(credit.reinforce[row][column], digits)})"
             if credit.differs(row, column)
-            else _plain(value)
+            else _plain(value, digits)
             for column, value in enumerate(credit.given[row])
         ]
         table.add_row(name, *cells)
     return table
 
 
-def _plain(value: float) -> str:
-    """Three digits, and no sign before a zero."""
-    return f"{value if abs(value) >= 5e-4 else 0.0:.3f}"
+def _plain(value: float, digits: int) -> str:
+    """Rounded, and without a sign before a zero."""
+    return f"{value if abs(value) >= 0.5 * 10**-digits else 0.0:.{digits}f}"
 
 
 def _invariances(report: AuditReport) -> Text:
