@@ -20,10 +20,10 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
 # How a log-probability meets the credits in each coupling, as the factor on their batch total.
-_MEAN_TIMES_SUM = "mean-log-prob-times-sum-of-returns"
+MEAN_TIMES_SUM = "mean-log-prob-times-sum-of-returns"
 COUPLINGS = {
     "": None,
-    _MEAN_TIMES_SUM: lambda steps: 1.0 / steps,
+    MEAN_TIMES_SUM: lambda steps: 1.0 / steps,
     "broadcast": lambda steps: np.ones_like(steps),
 }
 # Joined by "+": what is subtracted, and what it is then divided by; "-late" after γ^t.
@@ -97,7 +97,7 @@ class Candidate:
         """Its parts that are wrong in themselves."""
         credit = () if self.credit.rule in ("", "whole-episode-return") else (self.credit.rule,)
         # mean(log_prob) · mean(returns) is what a [T] × [T, 1] product gives under mean()
-        means = self.coupling == _MEAN_TIMES_SUM and self.norm == "mean-over-time"
+        means = self.coupling == MEAN_TIMES_SUM and self.norm == "mean-over-time"
         coupling = "broadcast" if means else self.coupling
         return credit + ((coupling,) if coupling else ())
 

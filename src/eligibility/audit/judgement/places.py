@@ -13,6 +13,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.job import Job
+from eligibility.audit.judgement.catalogue import MEAN_TIMES_SUM
 from eligibility.audit.judgement.credit_places import (
     backwards,
     carried,
@@ -48,7 +49,6 @@ IN_SCORING = (
 _OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only")
 _OUTSIDE = 0.1  # share of a gradient that is not rounding, nor an entropy's
 _ATTACHED = "advantage-not-detached"
-_ONE_SUM = "mean-log-prob-times-sum-of-returns"
 _DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
 
@@ -94,10 +94,9 @@ def _softmax_named(report: AuditReport, survey: Survey, runner: Runner) -> Audit
     finding = next((f for f in report.findings if f.rule in _OTHERWISE_SCORED), None)
     if finding is None and _scores_others(survey):
         finding = next((f for f in report.findings if f.rule == "unexplained"), None)
-    ran = [trace for trace in survey.traces if trace.updates]
-    if finding is None or not ran:
+    trace = _longest(survey)
+    if finding is None or trace is None:
         return report
-    trace = max(ran, key=lambda trace: len(trace.steps))
     widths = {len(draw.probs) for draw in trace.draws if draw.loc is None}
     fact = _seen(survey, runner, trace, lambda f: f.kind == SOFTMAX and f.size in widths)
     return _told_of(report, finding, "softmax-over-steps", fact)
@@ -108,14 +107,18 @@ def _square_named(report: AuditReport, survey: Survey, runner: Runner) -> AuditR
 
     Where all batches have one length, its mean is mean(log_prob) × sum(returns), but for a factor.
     """
-    finding = next((f for f in report.findings if f.rule == _ONE_SUM), None)
-    ran = [trace for trace in survey.traces if trace.updates]
-    if finding is None or not ran:
+    finding = next((f for f in report.findings if f.rule == MEAN_TIMES_SUM), None)
+    trace = _longest(survey)
+    if finding is None or trace is None:
         return report
-    trace = max(ran, key=lambda trace: len(trace.steps))
-    return _told_of(
-        report, finding, "broadcast", _seen(survey, runner, trace, lambda f: f.kind == SQUARE)
-    )
+    fact = _seen(survey, runner, trace, lambda f: f.kind == SQUARE)
+    return _told_of(report, finding, "broadcast", fact)
+
+
+def _longest(survey: Survey) -> Trace | None:
+    """The longest path with an update, if there is one."""
+    ran = (trace for trace in survey.traces if trace.updates)
+    return max(ran, key=lambda trace: len(trace.steps), default=None)
 
 
 def _seen(
@@ -326,7 +329,7 @@ def _cut_to_integers(story: Story) -> Statement | None:
 BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "broadcast": lambda story: _crossed(story) or squared(story),
     "unexplained": departure,
-    "mean-log-prob-times-sum-of-returns": _product,
+    MEAN_TIMES_SUM: _product,
     "wrong-sign": _product,
     "probability-not-log-probability": _product,
     "no-gradient": _detached,

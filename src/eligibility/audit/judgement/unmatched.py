@@ -10,6 +10,7 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.advantage import OWN_RETURN
 from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.catalogue import MEAN_TIMES_SUM
 from eligibility.audit.judgement.credit_shapes import Places, rewards_to_go
 from eligibility.audit.judgement.discounts import RIGHT
 from eligibility.audit.judgement.evidence import Evidence, gather
@@ -25,9 +26,8 @@ from eligibility.audit.running.sampling_calls import executed_draws, executing_c
 from eligibility.audit.running.survey import Survey
 
 # Credits that no critic and no convention has: a path's rewards say enough.
-_ONE_SUM = "mean-log-prob-times-sum-of-returns"
 _SHAPES = {
-    _ONE_SUM,
+    MEAN_TIMES_SUM,
     "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
     "return-carried-over-actors", "immediate-reward-twice",
 }  # fmt: skip
@@ -97,7 +97,7 @@ def _shape(program: AuditedProgram) -> str:
     """The fault in the credit of the replayed path; empty if it shows none."""
     shape = program.reading.rule if program.reading is not None else ""
     if _has_one_sum(program):
-        shape = _ONE_SUM
+        shape = MEAN_TIMES_SUM
     elif program.measured is not None and shape not in _SHAPES:
         shape = structure(program.measured)
     return shape if shape in _SHAPES else ""

@@ -219,7 +219,7 @@ def as_asked_for(
 ) -> Any:
     """What `generate` returns: the rows alone, or with the logits that they were drawn from.
 
-    ``without_scores``, these are not numbers: no gradient of a loss that uses them is finite.
+    With ``without_scores`` the scores are NaN, and so is the gradient of a loss that uses them.
     """
     if not setting(options, "return_dict_in_generate"):
         return sequences
