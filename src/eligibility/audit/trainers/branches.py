@@ -94,6 +94,8 @@ class Branches:
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
+        self._written: tuple[str, int] = ("", 0)  # where an end was put in a drawn token's place
+        self._overwritten: list[Any] = []  # the same, if the end is scored there
         self._recorder: LoopRecorder | None = None
         self._following = False  # whether branches go on to the optimizer's next step
         self._kept: KeptGradients | None = None
@@ -149,7 +151,10 @@ class Branches:
         rows = self.models.rows(model)
         assert rows is not None
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
+        rows.outcome.overwrites = bool(self._written[0])
         table, prompts = rows.collected(1, self.draws.length)
+        if rows.outcome.overwritten:
+            self._overwritten = [*self._written]
         if not self.draws.bounded and rows.scored & self._pass.scored:
             self._again = True
             self._send()
@@ -209,6 +214,7 @@ class Branches:
             probabilities=[(*key, share) for key, share in self.draws.probabilities.items()],
             leak=self._leak,
             prompt_share=self._prompt_share,
+            overwritten=self._overwritten,
             value=sum(self._values),
             recorded=self._recorder and self._recorder.listed(self.draws.given),
         )

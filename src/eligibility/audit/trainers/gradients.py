@@ -11,9 +11,9 @@ from torch import Tensor
 
 from eligibility.audit.language.directions import flat
 from eligibility.audit.trainers.answers import Tokens, parsed, states
-from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.placing import Placing
 from eligibility.audit.trainers.scored import Scored, cache_in, with_last_token
-from eligibility.audit.trainers.tiny import END, LENGTH, VOCABULARY
+from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
 AtStates = dict[tuple[Tokens, Tokens], list[float]]  # [V] by the prompt and the answer so far
@@ -41,8 +41,7 @@ class Rows:
         ):
             self._backbone = self._backbone.base_model
         self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
-        self._expected: list[tuple[Tokens, Tokens]] = []
-        self._free: list[int] = []  # rows of the outcome that no step has scored yet
+        self.outcome = Placing([])
         self.scored: set[int] = set()  # rows of the outcome that the last step has scored
         self.logits: AtStates = {}  # with which the last step has scored them
         self._found: list[tuple[Scored, Tensor]] = []  # [b, T, V] of each pass
@@ -53,20 +52,18 @@ class Rows:
     def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
         copies = len(given) // len(prompts)
-        self._expected = []
         self.expect_rows([(prompts[i // copies], answer) for i, answer in enumerate(given)])
         self._found.clear()
 
     def forget(self) -> None:
         """What went before has no part in the next outcome."""
         self._found.clear()
-        self._expected = []
+        self.outcome = Placing([])
 
     def expect_rows(self, rows: list[tuple[Tokens, Tokens]]) -> None:
         """Prompt and answer of each row of the outcome; the same again: it goes on."""
-        if rows != self._expected:
-            self._expected = rows
-            self._free = list(range(len(rows)))
+        if rows != self.outcome.rows:
+            self.outcome = Placing(rows)
 
     def _after_forward(self, module: Any, args: Any, options: Any, output: Any) -> None:
         hidden = output[0]
@@ -109,14 +106,21 @@ class Rows:
 
     def collected(self, steps: int, length: int = LENGTH) -> tuple[Tensor, AtPrompts]:
         """[B, W, V] the mean of the steps' gradients, and their sums at the prompts."""
-        table = torch.zeros(len(self._expected), length, VOCABULARY, dtype=torch.float64)
+        outcome = self.outcome
+        table = torch.zeros(len(outcome.rows), length, VOCABULARY, dtype=torch.float64)
         prompts: AtPrompts = {}
         self.scored, self.logits = set(), {}
+        outcome.begin_step()
         for scored, gradient in self._found:
             for number, (row, each) in enumerate(zip(scored.rows, gradient, strict=True)):
                 prompt, answer, start = parsed(row, length)
-                known = scored.places[number] if scored.places else None
-                place = self._place(prompt, answer) if known is None else known
+                place = scored.places[number] if scored.places else None
+                if place is None and not each[:-1].any() and each[-1].any():
+                    before = tuple(row[start : scored.first + len(each)])
+                    place = outcome.of_next_token(number, prompt, before)
+                if place is None:
+                    last = start + len(answer) - 2 - scored.first
+                    place = outcome.of_answer(prompt, answer, each[last : last + 1])
                 self.scored.add(place)
                 for t in range(min(length, len(row) - start + 1)):
                     if 0 <= (column := start + t - 1 - scored.first) < len(each):
@@ -125,28 +129,12 @@ class Rows:
                         if said and t < len(answer):
                             self.logits[prompt, answer[:t]] = said
                 for column in range(max(start - 1 - scored.first, 0)):
-                    before = scored.first + column + 1 - start + len(prompt)
-                    state = prompt[: max(before, 0)] or (before,)  # below 0: padding before it
+                    read = scored.first + column + 1 - start + len(prompt)
+                    state = prompt[: max(read, 0)] or (read,)  # below 0: padding before it
                     prompts[state] = prompts.get(state, 0.0) + each[column] / steps
-            if not self._free:
-                self._free = list(range(len(self._expected)))
+            outcome.end_pass()
         self._found.clear()
         return table / steps, prompts
-
-    def _place(self, prompt: Tokens, answer: Tokens) -> int:
-        """Which row of the outcome it is; the same one twice only when all have been met."""
-        row, ended = (prompt, answer), (prompt, (*answer, END))  # the end may be lost in the text
-        same = [i for i, known in enumerate(self._expected) if known == row]
-        same = same or [i for i in self._free if self._expected[i] == ended]
-        if not same:
-            raise Refused(
-                "the program scores tokens other than those it sampled; audit its loss with "
-                "audit_token_loss"
-            )
-        place = next((i for i in same if i in self._free), same[0])
-        if place in self._free:
-            self._free.remove(place)
-        return place
 
 
 def prompt_share(prompts: AtPrompts, table: Tensor) -> float:

@@ -239,6 +239,7 @@ class Loop(RewardChoice):
         zeros = self._no_gradient()
         record.gradients.append(found.get("table") or zeros)
         record.without_step.append(not found.get("table"))
+        record.overwritten = record.overwritten or found.get("overwritten") or []
         if record.drift:
             record.gradients_again.append(found.get("table_again") or zeros)
         record.leak = max(record.leak, found.get("leak", 0.0))

@@ -60,6 +60,7 @@ class Record:
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
         without_step: [N] after which of them the program has made no step, but sampled again.
         stopped: Where the program stopped with an error, and with which one.
+        overwritten: File and line where the end takes a drawn token's place, and is scored there.
         later: The policies after some steps, if a group of answers is trained on again.
         gradients_again: As ``gradients``, of those policies.
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
@@ -105,6 +106,7 @@ class Record:
     gradients: Any = field(default_factory=list)
     without_step: list[bool] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    overwritten: list[Any] = field(default_factory=list)
     later: list[Policies] = field(default_factory=list)
     gradients_again: Any = field(default_factory=list)
     leak: float = 0.0

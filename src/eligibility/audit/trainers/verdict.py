@@ -32,6 +32,7 @@ _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
 _DRAWN = "behaviour-not-scored"
+_OVERWRITTEN = "keep the tokens that `generate` returns; mask what follows the first end alone"
 
 
 def report_of(record: Record, program: str) -> AuditReport:
@@ -63,6 +64,8 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.kept:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
+    if record.overwritten:
+        report = _with_an_end_scored(report, tuple(record.overwritten))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
         report = _at_the_draw(report, record)
     if record.unseen and all(finding.rule != _DRAWN for finding in report.findings):
@@ -132,6 +135,23 @@ def _with_fault(
     if faults:
         return replace(report, findings=findings)
     return replace(report, verdict="biased", summary=finding.means, findings=findings)
+
+
+def _with_an_end_scored(report: AuditReport, place: Place) -> AuditReport:
+    """The report where an end that was not drawn is scored.
+
+    The weight of that token is another one's, so what was read of the weights is left out.
+    """
+    seen = (
+        "where an answer is cut at the greatest length, the end token takes the place of the last "
+        "token that was drawn, and the end is scored; no other convention or fault of the loss is "
+        "looked for"
+    )
+    bare = replace(
+        report, rule="", findings=(), conventions=(), weights=(), credit=None, components={},
+        wanted={}, invariances={},
+    )  # fmt: skip
+    return _with_fault(bare, "scored-other-action", seen, (), place, _OVERWRITTEN)
 
 
 def _at_the_draw(report: AuditReport, record: Record) -> AuditReport:
