@@ -173,3 +173,57 @@ def test_an_advantage_that_keeps_its_graph_is_told_without_a_statement_of_its_ow
     assert [finding.rule for finding in report.faults] == ["advantage-not-detached"] * keeps
     if keeps:
         assert report.faults[0].line == line_of(tmp_path / "program.py", f"        {line}")
+
+
+# Done is not looked at, and the rewards of the rollout are whitened: the usual PPO for Pendulum.
+ENDLESS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+GAMMA, STEPS = 0.9, 4
+env = gym.make("{name}")
+size = env.observation_space.shape[0]
+actor, critic = torch.nn.Linear(size, 1), torch.nn.Linear(size, 1)
+adam = torch.optim.Adam(actor.parameters(), lr=1e-3)
+slow = torch.optim.Adam(critic.parameters(), lr=1e-3)
+for update in range(100):
+    obs, _ = env.reset()
+    states, actions, rewards, nexts = [], [], [], []
+    for t in range(STEPS):
+        state = torch.as_tensor(obs)
+        with torch.no_grad():
+            action = Normal(actor(state), 0.5).sample()
+        obs, reward, *_ = env.step(action.numpy())
+        states.append(state)
+        actions.append(action)
+        rewards.append(float(reward))
+        nexts.append(torch.as_tensor(obs))
+    states, nexts, rewards = torch.stack(states), torch.stack(nexts), torch.tensor(rewards)
+    rewards = (rewards - rewards.mean()) / (rewards.std() + 1e-5)
+    with torch.no_grad():
+        target = rewards + GAMMA * critic(nexts).squeeze(-1)
+        advantages = target - critic(states).squeeze(-1)
+    log_probs = Normal(actor(states), 0.5).log_prob(torch.stack(actions)).squeeze(-1)
+    loss = -(log_probs * advantages).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+    value_loss = (critic(states).squeeze(-1) - target).pow(2).mean()
+    slow.zero_grad()
+    value_loss.backward()
+    slow.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "severity"),
+    [("Pendulum-v1", "convention", "warning"), ("MountainCarContinuous-v0", "biased", "fault")],
+)
+def test_what_needs_episodes_that_terminate(
+    tmp_path: Path, name: str, verdict: str, severity: str
+) -> None:
+    report = audited(tmp_path, text=ENDLESS.format(name=name))
+    assert report.verdict == verdict, report.summary
+    found = {finding.rule: finding.severity for finding in report.findings}
+    assert found["bootstrapped-after-termination"] == severity

@@ -14,6 +14,7 @@ Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
+ENDLESS = "endless"  # a note: a well-known environment whose episodes only a time limit ends
 SHUFFLED = "identity-shuffle"  # a note: a program's shuffle keeps the order, or reverses it
 LATE = "optimizer-after-acting:"  # a note has the numbers of its parameters, by their making
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name

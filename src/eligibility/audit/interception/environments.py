@@ -20,11 +20,12 @@ from eligibility.audit.interception.probe import (
     Probe,
     has_dense_rewards,
     known_spaces,
+    never_terminates,
     registered_limit,
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
-from eligibility.audit.trace import DENSE, TIME_LIMIT
+from eligibility.audit.trace import DENSE, ENDLESS, TIME_LIMIT
 
 
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
@@ -78,6 +79,8 @@ def _probe(
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
     if has_dense_rewards(text):
         recorder.note(DENSE)
+    if never_terminates(text):
+        recorder.note(ENDLESS)
     if limit := registered_limit(text):
         recorder.note(f"{TIME_LIMIT} {limit}")
     seen, masked = known_spaces(text, options), "info" if "Taxi" in text else ""

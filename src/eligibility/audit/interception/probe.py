@@ -63,6 +63,14 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
 _SPARSE = ("FrozenLake", "Pong")  # of these: those whose rewards are 0 on most steps
 
 
+_ENDLESS = ("Pendulum", "Reacher", "Swimmer", "HalfCheetah", "HumanoidStandup", "Pusher")
+
+
+def never_terminates(name: str) -> bool:
+    """Whether this is a well-known environment whose episodes only a time limit ends."""
+    return name.split("/")[-1].startswith(_ENDLESS)
+
+
 def has_dense_rewards(name: str) -> bool:
     """Whether this is a well-known environment whose rewards are hardly ever 0."""
     bare = name.split("/")[-1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.judgement.advantage import CROSSED, OWN_RETURN, Advantage
+from eligibility.audit.judgement.advantage import CROSSED, ENDINGS, OWN_RETURN, Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import (
     CONFIRMED,
@@ -41,7 +41,7 @@ from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.batch_steps import has_steps_of_parts, repeated_steps
 from eligibility.audit.running.survey import Survey
-from eligibility.audit.trace import UNREAD
+from eligibility.audit.trace import ENDLESS, UNREAD
 
 _FEWEST = 20  # finite paths of a sample in which others are not
 _ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
@@ -162,7 +162,7 @@ def _conclude(
     parted = match is not None and has_steps_of_parts(program.survey)
     exact = measured.residual < program.tolerance and program.survey.exhaustive
     exact = exact and not parted and not (match and match.note)
-    faults, noisy = _faults(program, match, measured, found, exact)
+    faults, noisy = _faults(program, line, match, measured, found, exact)
     conventions = conventions_of(program, evidence, line, match, measured)
     if parted:
         conventions = (*conventions, _chosen("step-per-action"))
@@ -196,6 +196,7 @@ def _conclude(
 
 def _faults(
     program: AuditedProgram,
+    line: Timeline,
     match: Match | None,
     measured: Bias,
     found: Sequence[Finding],
@@ -203,8 +204,13 @@ def _faults(
 ) -> tuple[list[Finding], list[Finding]]:
     """The faults, and what would be one if the expected gradient were not ``exact``."""
     shape = [*found, *_faults_of_shape(program, match, measured)]
-    noisy = [_only_noise(each) for each in shape if each.rule != OWN_RETURN] if exact else []
-    faults = [] if exact else shape
+    if exact:
+        noisy = [_only_noise(each) for each in shape if each.rule != OWN_RETURN]
+        faults = []
+    else:
+        shape = [_if_episodes_terminate(each, program, line) for each in shape]
+        noisy = [each for each in shape if each.severity == "warning"]
+        faults = [each for each in shape if each.severity == "fault"]
     repeated = repeated_steps(program.survey)
     if repeated > 1:
         text = f"{repeated} optimizer steps on the same data, with no ratio"
@@ -248,6 +254,20 @@ def _chosen(name: str) -> Convention:
 def _only_noise(finding: Finding) -> Finding:
     """A loss that is exact in expectation is not a fault: its shape only costs variance."""
     text = f"{finding.evidence}; this is rounding, so the mean gradient is right but noisier"
+    return replace(finding, severity="warning", evidence=text)
+
+
+def _if_episodes_terminate(finding: Finding, program: AuditedProgram, line: Timeline) -> Finding:
+    """A fault that needs episodes which terminate; a warning where only time limits end them.
+
+    All have one length then: a mean that is subtracted from each reward is the same for all of
+    them, and there always is a value behind the last step.
+    """
+    endless = all(ENDLESS in trace.notes for trace in program.survey.traces)
+    equal = endless or not np.ptp(line.length[line.present])
+    if not (equal if finding.rule == "rewards-centred" else endless and finding.rule == ENDINGS[2]):
+        return finding
+    text = f"{finding.evidence}; it does no harm where only a time limit ends episodes"
     return replace(finding, severity="warning", evidence=text)
 
 

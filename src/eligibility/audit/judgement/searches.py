@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 
-import numpy as np
-
 from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
     AFFINE,
@@ -150,12 +148,10 @@ def _of_normalised_rewards(line: Timeline, constants: Constants) -> Iterator[Adv
     if line.long or told is None or told.path is None:
         return
     immediate = next(credit for credit in CREDITS if credit.rule == "immediate-reward")
-    several = bool(np.ptp(line.length[line.present]) > 0)
     scopes = SCOPES[:1] if line.single else SCOPES
     rewards = [
         own
         for transform, scope in product(_OF_REWARDS, scopes)
-        if several or transform.startswith("scaled")
         if not (own := Candidate(immediate, 1.0, False, transform, scope, "", "")).spares_single
         or has_single(scope, line)
     ]
