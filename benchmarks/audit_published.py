@@ -59,6 +59,7 @@ TITLES = {
     13: "A thirteenth field test",
     14: "A fourteenth field test",
     15: "A fifteenth field test",
+    16: "A sixteenth field test",
 }
 
 
