@@ -88,3 +88,45 @@ def test_an_end_that_is_not_scored_is_no_fault(tmp_path: Path) -> None:
     masked = ENDED + "    mask[unfinished, -1] = 0.0\n"
     report = audited(tmp_path, LOADED + DRAWN + masked + WHOLE + STEP)
     assert "scored-other-action" not in {finding.rule for finding in report.findings}
+
+
+# Answers are drawn after an instruction; what is scored is put together from texts again.
+AGAIN = """
+    asked = "Say a number."
+    given = tok(asked + "{drawn}", return_tensors="pt").input_ids.repeat(2, 1)
+    ids = model.generate(given, do_sample=True, max_new_tokens=20, top_k=0)
+    texts = tok.batch_decode(ids[:, given.shape[1] :])
+    rewards = torch.tensor([joy(text) for text in texts])
+    logps = []
+    for text in texts:
+        row = tok(asked + "{scored}" + text, return_tensors="pt").input_ids
+        start = tok(asked + "{scored}", return_tensors="pt").input_ids.shape[1]
+        logits = model(row).logits[:, start - 1 : -1]
+        each = logits.log_softmax(-1).gather(-1, row[:, start:, None]).squeeze(-1)
+        logps.append(each[0, : (row[0, start:] == tok.eos_token_id).long().argmax() + 1].sum())
+    loss = -(torch.stack(logps) * rewards).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+JOY = DRAWN[: DRAWN.index("    given")]
+
+
+def test_answers_may_be_scored_after_another_text(tmp_path: Path) -> None:
+    other = AGAIN.format(drawn=" Answer:", scored="")
+    report = audited(tmp_path, LOADED + JOY + other)
+    assert report.verdict == "biased"
+    (finding,) = report.findings
+    assert finding.rule == "behaviour-not-scored"
+    assert "Answer:" in finding.evidence
+
+
+@pytest.mark.parametrize("templated", [False, True])
+def test_texts_that_may_be_read_alike_are_no_others(tmp_path: Path, templated: bool) -> None:
+    text = LOADED + JOY + AGAIN.format(drawn=" Answer:", scored=" Answer: ")
+    if templated:  # what a chat template adds is not known here
+        text = text.replace("Answer: ", "Reply:")
+        asked = '"Say a number."'
+        messages = f'tok.apply_chat_template([dict(role="user", content={asked})], tokenize=False)'
+        text = text.replace(f"asked = {asked}", f"asked = {messages}")
+    assert audited(tmp_path, text).verdict == "inconclusive"

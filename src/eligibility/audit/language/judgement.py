@@ -100,7 +100,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
     every = "in every batch"
     if reading is None:
         yield from _dropped(pattern_alone(measured.sample), every)
-        if measured.cosine < -0.5 and measured.observed.finite.all():
+        if measured.cosine < -0.5 and measured.observed.complete:
             yield "wrong-sign", f"cosine with ∇E[R]: {measured.cosine:.3f}"
         return
     own = _own_share(measured)

@@ -106,6 +106,12 @@ class Observed:
         return self.outcomes.language
 
     @property
+    def complete(self) -> bool:
+        """Whether each outcome that can be drawn has a gradient, of numbers."""
+        every = self.probability.sum() / len(self.outcomes.worlds)
+        return bool(self.finite.all()) and abs(float(every) - 1.0) < 1e-9
+
+    @property
     def finite(self) -> Booleans:
         """[N] whether the gradient is a number."""
         return np.asarray(np.isfinite(self.ascent).all(axis=(1, 2, 3)))

@@ -77,7 +77,7 @@ class Attempts:
                 self._sizes, least = sizes, trial
                 if trial.rows <= _FEW_ROWS:
                     return trial
-            elif trial.broke_off and trial.detail != failure:
+            elif not trial.fits and trial.detail != failure:
                 others = [each for each in listed if each not in sizes]
                 near = sorted(others, key=lambda each: _distance(constants[0], each))
                 more = [([*constants, each], trial.detail) for each in near[:_PAIRS]]

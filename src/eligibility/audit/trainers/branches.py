@@ -90,6 +90,7 @@ class Branches:
         self._skipped = 0  # calls whose answers teach nothing: the lead passes them by
         self._pass = Pass()
         self._tables: list[Any] = []  # of each time that the answers were trained on
+        self._made: list[int] = []  # how many steps each of them took
         self._logits: tuple[AtStates, AtStates] = ({}, {})  # with which they were scored each time
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
@@ -122,6 +123,7 @@ class Branches:
             self._recorder, self._many = recorder, many
             self._latest = self._sampling  # the audit itself may have run a reference since
             self._pass, self._tables, self._values = Pass(), [], []
+            self._made = []
             self._kept = KeptGradients() if self._following else None
             self.models.forget()
             self.scores.said = {}
@@ -181,6 +183,7 @@ class Branches:
             table, leak = self._states.as_trained(gradient, table)
             self._leak = max(self._leak, leak)
         self._tables.append(table.tolist())
+        self._made.append(self._pass.steps)
         self._pass = Pass()
         if self._recorder is not None:
             self._recorder.live = False
@@ -200,6 +203,7 @@ class Branches:
             by_token=self.draws.count > 0,
             scored=scored,
             steps=steps,
+            made=self._made,
             again=self._again,
             many=self._many and self._many.found(),
             table=self._tables[0] if self._tables else None,

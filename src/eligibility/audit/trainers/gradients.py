@@ -14,6 +14,7 @@ from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.placing import Placing
 from eligibility.audit.trainers.scored import Scored, cache_in, with_last_token
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
+from eligibility.audit.user_code import user_place
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
 AtStates = dict[tuple[Tokens, Tokens], list[float]]  # [V] by the prompt and the answer so far
@@ -78,7 +79,7 @@ class Rows:
         cache = cache_in(output)
         if cache is not None:
             self._cached[id(cache)] = read
-        scored = self.last = Scored(asked, len(before[0]))
+        scored = self.last = Scored(asked, len(before[0]), place=user_place())
         if hidden.requires_grad:
             hidden.register_hook(lambda gradient: self._keep(scored, gradient.detach().double()))
 
@@ -120,7 +121,8 @@ class Rows:
                     place = outcome.of_next_token(number, prompt, before)
                 if place is None:
                     last = start + len(answer) - 2 - scored.first
-                    place = outcome.of_answer(prompt, answer, each[last : last + 1])
+                    graded = each[last : last + 1]
+                    place = outcome.of_answer(prompt, answer, graded, scored.place)
                 self.scored.add(place)
                 for t in range(min(length, len(row) - start + 1)):
                     if 0 <= (column := start + t - 1 - scored.first) < len(each):

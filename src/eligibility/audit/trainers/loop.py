@@ -171,6 +171,8 @@ class Loop(RewardChoice):
                 self._keep(self._of_same_prompts(found))
                 self._announce(world * len(every) + number + 1, 2 * pairs * len(every))
             self._complete(world)
+        usual = max(max(record.made), 1)
+        record.gradients = (torch.tensor(record.gradients).double() / usual).tolist()
         if len(record.stopped) > _MOST_STOP * len(record.gradients):
             raise Refused(f"the program stopped at {record.stopped[0]}")
         if reference is not None:
@@ -237,8 +239,9 @@ class Loop(RewardChoice):
         if found.get("error"):
             record.stopped.append(found["error"])
         zeros = self._no_gradient()
-        record.gradients.append(found.get("table") or zeros)
-        record.without_step.append(not found.get("table"))
+        record.made.append((found.get("made") or [0])[0])
+        table = torch.tensor(found.get("table") or zeros, dtype=torch.float64)
+        record.gradients.append((table * record.made[-1]).tolist())
         record.overwritten = record.overwritten or found.get("overwritten") or []
         if record.drift:
             record.gradients_again.append(found.get("table_again") or zeros)

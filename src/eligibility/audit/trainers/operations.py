@@ -36,6 +36,12 @@ REFERENCE = ("ref_logits",)
 SAMPLED = ("tokens",)
 Slopes = Sequence[Tensor | None]
 _REWARDED = frozenset({"rewards"})
+# Of functions that put numbers elsewhere, and decide nothing.
+_MOVES = {
+    "to", "cpu", "cuda", "clone", "detach", "contiguous", "__getitem__", "view", "reshape",
+    "squeeze", "unsqueeze", "unbind", "split", "chunk", "stack", "cat", "concat", "pad", "expand",
+    "repeat", "flatten",
+}  # fmt: skip
 _MOST = 3000  # operations
 _NORMALISING = frozenset({"log_softmax", "softmax", "logsumexp", "cross_entropy"})
 
@@ -219,7 +225,7 @@ def _lost(
         }
         if ends:
             others = _above(done, (i for i in inputs if not reach[i]))
-            decided = (i for i in others if done[i].logical)
+            decided = (i for i in others if done[i].logical and done[i].name not in _MOVES)
             lost.setdefault(max(decided, default=number), set()).update(ends)
     return lost
 

@@ -71,7 +71,8 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     run_to_end(record, sampled)
     if loop.branch is not None:
         if record.outcome == "refused":
-            loop.branch.send(refused=record.detail)
+            where = record.file, record.line
+            loop.branch.send(refused=record.detail, fault=record.elsewhere, where=where)
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
     for name in rewriting.variables:
         record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed
 from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.spelling import other_text
 from eligibility.audit.trainers.tiny import END
 
 _Row = tuple[Tokens, Tokens]
@@ -26,18 +27,22 @@ class Placing:
     def __init__(self, rows: list[_Row]) -> None:
         self.rows = rows
         self._free = list(range(len(rows)))  # that no step has scored yet
+        self._met: set[int] = set()  # rows that this step has scored
         self._open: set[tuple[int, int]] = set()  # row and position, of those scored token by token
         self._latest: dict[int, int] = {}  # the row that stood at this place of the last pass
         self.overwrites = self.overwritten = False
 
     def begin_step(self) -> None:
         """What is scored token by token is scored from the first token on."""
+        self._met.clear()
         self._open = {(i, t) for i, (_, answer) in enumerate(self.rows) for t in range(len(answer))}
         self.overwritten = False
 
     def end_pass(self) -> None:
         """Once every row has been scored, each may be scored again."""
-        self._free = self._free or list(range(len(self.rows)))
+        if not self._free:
+            self._free = list(range(len(self.rows)))
+            self._met.clear()
 
     def of_next_token(self, number: int, prompt: Tokens, said: Tokens) -> int | None:
         """The row of which a pass scores one token, after those said; None: it is none.
@@ -60,26 +65,34 @@ class Placing:
         known, answer = self.rows[place]
         return known == prompt and answer[: len(said)] == said
 
-    def of_answer(self, prompt: Tokens, answer: Tokens, last: Tensor) -> int:
+    def of_answer(
+        self, prompt: Tokens, answer: Tokens, last: Tensor, where: tuple[str, int]
+    ) -> int:
         """The row of an answer; the same one twice only when all have been met.
 
         Args:
             prompt: Its prompt.
             answer: What is scored.
             last: [V] the gradient at the logits of its last token.
+            where: The program's call.
         """
         row, ended = (prompt, answer), (prompt, (*answer, END))  # the end may be lost in the text
         same = [i for i, known in enumerate(self.rows) if known == row]
-        same = same or [i for i in self._free if self.rows[i] == ended]
+        same = same or [
+            i for i, known in enumerate(self.rows) if known == ended and i not in self._met
+        ]
         if self.overwrites:
             same += [i for i in self._free if _is_overwritten(row, self.rows[i])]
             same.sort()
         if not same:
             raise Refused(
                 "the program scores tokens other than those it sampled; audit its loss with "
-                "audit_token_loss"
+                "audit_token_loss",
+                other_text(len(prompt), [len(known) for known, _ in self.rows]),
+                where,
             )
         place = next((i for i in same if i in self._free), same[0])
+        self._met.add(place)
         if place in self._free:
             self._free.remove(place)
         self.overwritten |= _is_overwritten(row, self.rows[place]) and bool(last.any())

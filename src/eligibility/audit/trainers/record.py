@@ -58,7 +58,8 @@ class Record:
         length: Tokens of the longest answer.
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
-        without_step: [N] after which of them the program has made no step, but sampled again.
+        made: [N] steps that the program has made on each; after none, it has sampled again.
+        all_steps: Whether what is read is that of the groups on which it has made all its steps.
         stopped: Where the program stopped with an error, and with which one.
         overwritten: File and line where the end takes a drawn token's place, and is scored there.
         later: The policies after some steps, if a group of answers is trained on again.
@@ -80,6 +81,7 @@ class Record:
         seconds: Duration of the training in seconds.
         operations: What the loss of a program's own loop does, with rewards of both signs.
         kept: File and line of a step whose gradients are still there when the next ones are added.
+        elsewhere: How its answers are scored after another text than they are drawn after.
         supposed: What stands for the rewards without being called one; it may be a cost.
         notes: What was set aside.
     """
@@ -104,7 +106,8 @@ class Record:
     length: int = LENGTH
     ordered: bool = False
     gradients: Any = field(default_factory=list)
-    without_step: list[bool] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+    all_steps: bool = False
     stopped: list[str] = field(default_factory=list)
     overwritten: list[Any] = field(default_factory=list)
     later: list[Policies] = field(default_factory=list)
@@ -124,6 +127,7 @@ class Record:
     seconds: float = 0.0
     operations: list[Any] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
+    elsewhere: str = ""
     supposed: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -131,6 +135,17 @@ class Record:
     def broke_off(self) -> bool:
         """Whether the program itself stopped, as where two of its numbers must fit each other."""
         return self.outcome == "error" or self.detail.startswith("the program stopped")
+
+    @property
+    def left_out(self) -> list[bool]:
+        """[N] which groups of answers say nothing."""
+        least = max(self.made, default=0) if self.all_steps else 1
+        return [made < least for made in self.made]
+
+    @property
+    def fits(self) -> bool:
+        """Whether its numbers fit each other: it neither broke off nor ended without a step."""
+        return not self.broke_off and (self.outcome != "refused" or self.rows > 0)
 
     def note(self, text: str) -> None:
         """Remember it once."""
@@ -163,6 +178,9 @@ def run_to_end(record: Record, program: Callable[[], str]) -> None:
         record.outcome = "measured"
     except Refused as refusal:
         record.outcome, record.detail = "refused", str(refusal)
+        record.elsewhere = refusal.fault
+        if refusal.fault:
+            record.file, record.line = refusal.where
     except BaseException as end:  # whatever the program ends by
         error = caught_in(end)
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]

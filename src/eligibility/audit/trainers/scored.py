@@ -22,6 +22,7 @@ class Scored:
         first: The position that the pass begins with.
         places: Rows of the outcome that they belong to, where a token is drawn from each of them.
         makes_logits: Whether a gradient has come by way of its logits.
+        place: File and line of the program's call.
         logits: [b, k, V] of its last k columns; None: it makes none.
     """
 
@@ -29,6 +30,7 @@ class Scored:
     first: int = 0
     places: list[int] = field(default_factory=list)
     makes_logits: bool = False
+    place: tuple[str, int] = ("", 0)
     logits: Tensor | None = None
     _reached: Tensor | None = None
 

@@ -57,6 +57,7 @@ def pad_on_the_usual_side() -> None:
     _of_any_side.clear()
 
 
+_altered: list[str] = []  # texts that were cut off, or put together otherwise than they would be
 _lengths = 90  # of prompts, in tokens, before they repeat
 _texts: dict[str, int] = {}  # of the program's own, with how many tokens each is read as
 
@@ -82,6 +83,48 @@ def read_as_one() -> None:
     _lengths = 1
 
 
+def other_text(scored: int, drawn: list[int]) -> str:
+    """How a prompt that answers are scored after differs from all that they were drawn after.
+
+    Args:
+        scored: Tokens of the prompt.
+        drawn: Tokens of each of the others.
+
+    Returns:
+        A sentence; empty if they may be the same text, read in other pieces or cut.
+    """
+    if _altered or scored in drawn or not _tells_pieces_apart(list(_texts)):
+        return ""
+    known = {length: own for own, length in _texts.items()}
+    before = [known[n] for n in drawn if n in known]
+    bare = {"".join(text.split()) for text in before}
+    if not before or "".join(known.get(scored, "").split()) in {"", *bare}:
+        return ""  # white space may become part of the answer's first token
+    same, nearest = max((_shared(text, known[scored]), text) for text in before)
+    shown = [repr(text[max(same - 20, 0) :][:60]) for text in (nearest, known[scored])]
+    return f"answers are drawn after a text with {shown[0]} and scored after one with {shown[1]}"
+
+
+def _shared(one: str, other: str) -> int:
+    """With how many characters both begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _tells_pieces_apart(texts: list[str]) -> bool:
+    """Whether no two sequences of these texts make the same text (Sardinas and Patterson)."""
+    left = {b[len(a) :] for a in texts for b in texts if a != b and b.startswith(a)}
+    met: set[str] = set()
+    while left:
+        if left & set(texts):
+            return False
+        met |= left
+        longer = {t[len(d) :] for d in left for t in texts if t.startswith(d)}
+        shorter = {d[len(t) :] for d in left for t in texts if d.startswith(t)}
+        left = (longer | shorter) - met - {""}
+    return True
+
+
 def _length(text: str) -> int:
     return _texts.setdefault(text, 2 + len(_texts) % _lengths)
 
@@ -96,7 +139,10 @@ def _class(pads: Callable[[], None]) -> Any:
             if options.get("padding") and self.pad_token is None:
                 self.add_special_tokens({"pad_token": SYMBOLS[PAD]})
                 pads()
-            return self._seen(super().__call__(spelled(text), *args, **options))
+            found = super().__call__(spelled(text), *args, **options)
+            if options.get("truncation") and _pieces(found["input_ids"]) != _pieces(spelled(text)):
+                _altered.append("cut")
+            return self._seen(found)
 
         def pad(self, *args: Any, **options: Any) -> Any:
             return self._seen(super().pad(*args, **options))
@@ -117,6 +163,10 @@ def _class(pads: Callable[[], None]) -> Any:
                 value = PAD
             super().__setattr__(name, value)
 
+        def apply_chat_template(self, *args: Any, **options: Any) -> Any:
+            _altered.append("chat")  # a real one adds more than the contents
+            return super().apply_chat_template(*args, **options)
+
         def encode(self, text: Any, *args: Any, **options: Any) -> Any:
             return super().encode(spelled(text), *args, **options)
 
@@ -128,6 +178,15 @@ def _class(pads: Callable[[], None]) -> Any:
             return [self.decode(row, *args, **options) for row in sequences]
 
     return ProbeTokenizer
+
+
+def _pieces(read: Any) -> int:
+    """How many of a prompt's tokens are in ids or in spelled texts."""
+    if isinstance(read, str):
+        return read.count(SYMBOLS[PROMPT_ONLY])
+    if isinstance(read, (list, tuple)):
+        return sum(map(_pieces, read))
+    return int((np.asarray(read) == PROMPT_ONLY).sum())
 
 
 def words_in(text: str) -> int:

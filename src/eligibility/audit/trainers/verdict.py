@@ -32,6 +32,7 @@ _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
 _DRAWN = "behaviour-not-scored"
+_SAME_TEXT = "score the tokens that were drawn, after the tokens that they were drawn after"
 _OVERWRITTEN = "keep the tokens that `generate` returns; mask what follows the first end alone"
 
 
@@ -41,6 +42,11 @@ def report_of(record: Record, program: str) -> AuditReport:
         return _refusal(record, program)
     record = with_scored_cuts(record)
     measured, temperature = _measured(record)
+    if measured.reading is None and len({*record.made} - {0}) > 1:
+        whole = replace(record, all_steps=True)
+        of_all_steps = _measured(whole)
+        if of_all_steps[0].reading is not None:
+            record, (measured, temperature) = whole, of_all_steps
     place = (record.file or program, record.line)
     report = judge(measured, program, place)
     if record.drift and len(record.gradients_again) == len(record.gradients):
@@ -64,6 +70,8 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.kept:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
+    if any(record.left_out):  # the expectation of what is left is not that of the program
+        report = replace(report, components={}, wanted={})
     if record.overwritten:
         report = _with_an_end_scored(report, tuple(record.overwritten))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
@@ -293,11 +301,17 @@ def _observed(record: Record, temperature: float, again: bool = False) -> Observ
 def _described(record: Record) -> tuple[str, ...]:
     times = ", each twice" if record.drift else ""
     steps = f"{times}" if record.steps == 1 else f"{times}, {record.steps} steps on each"
-    count, stopped = len(record.without_step), len(record.stopped)
-    idle, dropped = sum(record.without_step) - stopped, []
+    count, stopped, dropped = len(record.made), len(record.stopped), []
+    idle = record.made.count(0) - stopped
+    skipping = sum(record.left_out) - record.made.count(0)
     if idle:
         dropped.append(
             f"after {idle} of {count} groups of answers the program samples again without a step; "
+            "these groups are excluded"
+        )
+    if skipping:
+        dropped.append(
+            f"on {skipping} of {count} groups of answers the program leaves out some of its steps; "
             "these groups are excluded"
         )
     if stopped:
@@ -332,6 +346,10 @@ def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> Audi
 
 def _refusal(record: Record, program: str) -> AuditReport:
     reason = record.detail
+    if record.elsewhere:
+        bare = AuditReport(program, "inconclusive", reason, notes=tuple(record.notes))
+        where = record.file or program, record.line
+        return _with_fault(bare, _DRAWN, record.elsewhere, (), where, _SAME_TEXT)
     if record.outcome == "error":
         place = f" at {record.file}:{record.line}" if record.line else ""
         reason = f"the program stopped{place}: {record.detail}"
