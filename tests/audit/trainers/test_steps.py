@@ -71,3 +71,39 @@ def test_batches_that_are_left_out_and_numbers_that_must_fit(tmp_path: Path) -> 
     assert finding.line == 1 + text[: text.index("mask[ids ==")].count("\n")
     assert any("leaves out some of its steps" in note for note in report.notes)
     assert "whitened" in {convention.name for convention in report.conventions}
+
+
+# Supervised training at first; the policy is a copy of the model that it leaves behind.
+AFTER_SUPERVISION = """
+import copy
+
+for text in ("One day", "A cat sat"):
+    ids = tok(text, return_tensors="pt").input_ids
+    adam.zero_grad()
+    model(ids, labels=ids).loss.backward()
+    adam.step()
+
+def joy(text):
+    return float(len(text))
+
+policy = copy.deepcopy(model)
+adam = torch.optim.AdamW(policy.parameters(), lr=1e-5)
+for step in range(100):
+    given = tok("Once upon a time", return_tensors="pt").input_ids.repeat(2, 1)
+    start = given.shape[1]
+    ids = policy.generate(given, do_sample=True, max_new_tokens=20, top_k=0)
+    rewards = torch.tensor([joy(text) for text in tok.batch_decode(ids[:, start:])])
+    ends = (ids[:, start:] == tok.eos_token_id).long()
+    mask = (ends.cumsum(1) - ends == 0).float()
+    logits = policy(ids).logits[:, start - 1 : -1]
+    logps = logits.log_softmax(-1).gather(-1, ids[:, start:, None]).squeeze(-1)
+    loss = -(logps * mask * rewards[:, None]).sum(1).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_a_policy_may_be_made_after_supervised_training(tmp_path: Path) -> None:
+    report = audited(tmp_path, LOADED + AFTER_SUPERVISION)
+    assert report.verdict == "unbiased", report.summary

@@ -21,6 +21,7 @@ from eligibility.audit.trainers.many_tokens import ManyTokens
 from eligibility.audit.trainers.models import Models, perturb
 from eligibility.audit.trainers.operations import LoopRecorder
 from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scores import Scores
 from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import generic_reward
@@ -88,6 +89,7 @@ class Branches:
         self._values: list[float] = []
         self._noise = Noise()
         self._skipped = 0  # calls whose answers teach nothing: the lead passes them by
+        self._passed: set[int] = set()  # models that have run before the trained one is made
         self._pass = Pass()
         self._tables: list[Any] = []  # of each time that the answers were trained on
         self._made: list[int] = []  # how many steps each of them took
@@ -178,6 +180,11 @@ class Branches:
         table, gradient = self._pass.mean()
         self._prompt_share = max(self._prompt_share, self._pass.prompt_share)
         if self._states is not None:
+            if len(table) != len(self._order):
+                raise Refused(
+                    "how many answers the program trains on depends on the answers; audit its "
+                    "loss with audit_token_loss"
+                )
             table = table[self._order]
             self._states.expect([self.draws.given[i] for i in self._order])
             table, leak = self._states.as_trained(gradient, table)

@@ -186,6 +186,8 @@ class Hub:
         for owner in (*model_loaders(), transformers.PreTrainedModel):
             owner.from_pretrained = classmethod(load)
         tokens = transformers.PreTrainedTokenizerBase
+        for owner in (tokens, transformers.PreTrainedModel):  # what is loaded is the probe's anyway
+            owner.save_pretrained = lambda *args, **options: None
         for owner in (tokens, transformers.AutoTokenizer, transformers.AutoProcessor):
             owner.from_pretrained = classmethod(tokenizer)
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):

@@ -52,6 +52,10 @@ class Loop(RewardChoice):
             return
         prompts = self._prompts = [tuple(prompt) for prompt in found["prompts"]]
         record, model = self._record, self.models.by_id(found["trained"])
+        if model is None and self.models.known() - self._passed:  # as after supervised training
+            self._passed |= self.models.known()
+            self._options, self._sampling = {}, None
+            return
         if model is None:
             raise Refused(
                 "the program creates the model it trains after it has run another one; audit its "

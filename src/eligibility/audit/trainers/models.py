@@ -58,6 +58,10 @@ class Models:
         if id(model) not in self._known:
             self._known[id(model)] = (model, Rows(model))
 
+    def known(self) -> set[int]:
+        """Those that have run."""
+        return set(self._known)
+
     def rows(self, model: Any) -> Rows | None:
         """What a model has scored."""
         known = self._known.get(id(model))

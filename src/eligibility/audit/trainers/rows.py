@@ -194,6 +194,9 @@ class AnyRows:
             return AnyRows(self._record, list(self._rows), split=True, length=self._length)
         return self
 
+    def __delitem__(self, key: str) -> None:
+        """A split that the program does without."""
+
     def _with(self, rows: list[dict[str, Any]]) -> AnyRows:
         return AnyRows(self._record, rows, split=self._split, length=self._length)
 

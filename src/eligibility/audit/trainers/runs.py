@@ -197,6 +197,8 @@ class Runs(Branches):
             return
         if len(draws.calls) < self._skipped or not draws.between_calls:
             return
+        if id(self._latest) in self._passed:
+            return
         self._options, self._sampling = options, self._latest
         pad_on_the_usual_side()
         with suppress(InBranch):

@@ -21,6 +21,8 @@ from eligibility.audit.trainers.unsupported import SAMPLES_OTHERWISE
 from eligibility.audit.user_code import user_place
 
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig"}
+_OTHERS = ("SFT", "DPO", "Reward")  # what else a script may train, before
+_WITHOUT_EFFECT = ("train", "evaluate", "save_model", "save_state", "push_to_hub")
 
 
 class Trainers:
@@ -37,8 +39,31 @@ class Trainers:
             if hasattr(trl, name):
                 self._wrap_settings(getattr(trl, settings))
                 self._wrap_trainer(getattr(trl, name))
+        for name in _OTHERS:
+            if hasattr(trl, f"{name}Trainer"):
+                self._wrap_settings(getattr(trl, f"{name}Config"), set_aside)
+                self._skip(getattr(trl, f"{name}Trainer"))
 
-    def _wrap_settings(self, settings: Any) -> None:
+    def _skip(self, trainer: Any) -> None:
+        """One that trains nothing: the policy is the probe's, whatever it was trained on."""
+        signature = inspect.signature(trainer.__init__)
+
+        def init(self_: Any, *args: Any, **options: Any) -> None:
+            given = signature.bind(self_, *args, **options).arguments
+            model = given.get("model")
+            self_.model = model if self._is_probe(model) else self._hub.model()
+            self_.args, self_.processing_class = given.get("args"), given.get("processing_class")
+            if given.get("peft_config") is not None:
+                self._fit_adapter(given["peft_config"])
+                peft: Any = importlib.import_module("peft")
+                self_.model = peft.get_peft_model(self_.model, given["peft_config"])
+            self._record.note(f"{trainer.__name__} is passed over: the policy is the probe's")
+
+        trainer.__init__ = init
+        for name in _WITHOUT_EFFECT:
+            setattr(trainer, name, lambda *args, **options: None)
+
+    def _wrap_settings(self, settings: Any, fit: Callable[[Any, Record], None] = fit) -> None:
         check = settings.__post_init__
 
         def post_init(self_: Any) -> None:
