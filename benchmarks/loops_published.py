@@ -28,9 +28,9 @@ REMARKS = (
     "came out without `clipped`, and the audit was repaired before the others were judged. What "
     "differs: the reading of nano-rl's GRPO "
     "overlooked that later updates are clipped; a top-p of 0.95 cuts nothing of the probe's two "
-    "tokens (Kirill2187); tiny-grpo reads a file of data, and the copy that is run holds the "
-    "Python files alone; and what nikhilkuniyil's program scores is not recognised as the tokens "
-    "that it sampled. Siyuan-Harry's, whose rewards are whitened with a divergence in them, was "
+    "tokens (Kirill2187); tiny-grpo leaves out batches whose loss is not finite, so its "
+    "gradients are finite; and nikhilkuniyil's program scores its answers after another text than it "
+    "draws them after, where the audit stops. Siyuan-Harry's, whose rewards are whitened with a divergence in them, was "
     "read as `unexplained`, and has its name now. Where "
     "`top_k` is not given, `generate` draws from the 50 likeliest tokens. The readings overlooked "
     "this, and so did the audit, which calls it `behaviour-not-scored` now. All programs of the "
@@ -38,8 +38,8 @@ REMARKS = (
 )
 _FOURTH = (
     "Readings were committed before the first run. What is left: ppo_from_scratch.py scores the "
-    "prompt as well, and with tokens that it has not drawn no answer is known; run_pipeline.py "
-    "makes a folder next to itself, where it may not write; of main.py's sums of several "
+    "prompt as well, and with tokens that it has not drawn no answer is known; how many answers "
+    "run_pipeline.py trains on depends on the answers; of main.py's sums of several "
     "gradients there is no rule; and where no log-probability has a gradient no reward is found. "
     "In minigrpo.py padding is the end for the tokenizer that was read, and not for the probe's. "
     "grpo_train.py, whose 16 times 16 answers are made small in its YAML file, has two of the "
