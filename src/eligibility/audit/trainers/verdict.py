@@ -71,7 +71,8 @@ def report_of(record: Record, program: str) -> AuditReport:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if any(record.left_out):  # the expectation of what is left is not that of the program
-        report = replace(report, components={}, wanted={})
+        conventions = tuple(replace(each, bias=None) for each in report.conventions)
+        report = replace(report, components={}, wanted={}, conventions=conventions)
     if record.overwritten:
         report = _with_an_end_scored(report, tuple(record.overwritten))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
