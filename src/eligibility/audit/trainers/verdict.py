@@ -70,7 +70,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.kept:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
-    if any(record.left_out):  # the expectation of what is left is not that of the program
+    if record.all_steps:  # the expectation of what is left is not that of the program's steps
         conventions = tuple(replace(each, bias=None) for each in report.conventions)
         report = replace(report, components={}, wanted={}, conventions=conventions)
     if record.overwritten:
