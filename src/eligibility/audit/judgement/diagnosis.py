@@ -265,7 +265,8 @@ def _if_episodes_terminate(finding: Finding, program: AuditedProgram, line: Time
     """
     endless = all(ENDLESS in trace.notes for trace in program.survey.traces)
     equal = endless or not np.ptp(line.length[line.present])
-    if not (equal if finding.rule == "rewards-centred" else endless and finding.rule == ENDINGS[2]):
+    harmless = {"rewards-centred": equal, ENDINGS[2]: endless}
+    if not harmless.get(finding.rule):
         return finding
     text = f"{finding.evidence}; it does no harm where only a time limit ends episodes"
     return replace(finding, severity="warning", evidence=text)

@@ -62,7 +62,7 @@ def found_by(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a branch has found; it may have found that the program cannot be audited."""
     found = answer()
     if found.get("refused"):
-        raise Refused(found["refused"], found["fault"], tuple(found["where"]))
+        raise Refused(found["refused"], found["other_text"], tuple(found["where"]))
     if "prompts" not in found and "error" not in found:
         raise Refused("the program ends its process before its optimizer steps")
     return found

@@ -72,7 +72,8 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     if loop.branch is not None:
         if record.outcome == "refused":
             where = record.file, record.line
-            loop.branch.send(refused=record.detail, fault=record.elsewhere, where=where)
+            text = record.other_text
+            loop.branch.send(refused=record.detail, other_text=text, where=where)
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
     for name in rewriting.variables:
         record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")

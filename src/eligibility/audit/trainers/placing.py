@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed
+from eligibility.audit.trainers.draws import Draws
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.spelling import other_text
 from eligibility.audit.trainers.tiny import END
@@ -105,16 +106,20 @@ def _is_overwritten(row: _Row, drawn: _Row) -> bool:
     return prompt == known and answer == (*said[:-1], END) != said
 
 
-_WRITES = {"scatter_", "scatter", "masked_fill_", "masked_fill", "index_fill_", "where"}
-_WRITES |= {"__setitem__", "index_put_", "copy_", "fill_"}
+_WRITES = {
+    "scatter_", "scatter", "masked_fill_", "masked_fill", "index_fill_", "where", "__setitem__",
+    "index_put_", "copy_", "fill_",
+}  # fmt: skip
 
 
-def overwrites(func: Any, args: Any, result: Any, drawn: list[_Row], length: int) -> bool:
+def writes_an_end(func: Any, args: Any, result: Any, draws: Draws) -> bool:
     """Whether a call of torch's has put the end in place of a drawn answer's last token."""
     written = args[0] if result is None else result
     if getattr(func, "__name__", "") not in _WRITES or not isinstance(written, Tensor):
         return False
     if written.dtype != torch.long or written.ndim not in (1, 2):
         return False
-    rows = (parsed(row, length)[:2] for row in written.reshape(-1, written.shape[-1]).tolist())
-    return any(_is_overwritten(row, each) for row in rows for each in drawn)
+    drawn = list(zip(draws.prompts, draws.given, strict=True))
+    rows = written.reshape(-1, written.shape[-1]).tolist()
+    read = (parsed(row, draws.length)[:2] for row in rows)
+    return any(_is_overwritten(row, each) for row in read for each in drawn)

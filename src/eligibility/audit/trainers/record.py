@@ -81,7 +81,7 @@ class Record:
         seconds: Duration of the training in seconds.
         operations: What the loss of a program's own loop does, with rewards of both signs.
         kept: File and line of a step whose gradients are still there when the next ones are added.
-        elsewhere: How its answers are scored after another text than they are drawn after.
+        other_text: How its answers are scored after another text than they are drawn after.
         supposed: What stands for the rewards without being called one; it may be a cost.
         notes: What was set aside.
     """
@@ -127,7 +127,7 @@ class Record:
     seconds: float = 0.0
     operations: list[Any] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
-    elsewhere: str = ""
+    other_text: str = ""
     supposed: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -178,8 +178,8 @@ def run_to_end(record: Record, program: Callable[[], str]) -> None:
         record.outcome = "measured"
     except Refused as refusal:
         record.outcome, record.detail = "refused", str(refusal)
-        record.elsewhere = refusal.fault
-        if refusal.fault:
+        record.other_text = refusal.other_text
+        if refusal.other_text:
             record.file, record.line = refusal.where
     except BaseException as end:  # whatever the program ends by
         error = caught_in(end)

@@ -12,11 +12,13 @@ class Refused(BaseException):
 
     Args:
         message: The sentence.
-        fault: What is known to be wrong nevertheless: how its answers are scored after another
-            text than the one that they are drawn after; empty: nothing.
+        other_text: How its answers are scored after another text than they are drawn after, which
+            is wrong whatever the rest is; empty: it is not known that they are.
         where: File and line that score them.
     """
 
-    def __init__(self, message: str, fault: str = "", where: tuple[str, int] = ("", 0)) -> None:
+    def __init__(
+        self, message: str, other_text: str = "", where: tuple[str, int] = ("", 0)
+    ) -> None:
         super().__init__(message)
-        self.fault, self.where = fault, where
+        self.other_text, self.where = other_text, where

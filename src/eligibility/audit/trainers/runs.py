@@ -22,7 +22,7 @@ from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.models import is_without_adapters
 from eligibility.audit.trainers.next_token import one_token_probabilities, setting
 from eligibility.audit.trainers.operations import BEHAVIOUR, POLICY, REFERENCE, SAMPLED
-from eligibility.audit.trainers.placing import overwrites
+from eligibility.audit.trainers.placing import writes_an_end
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
     as_asked_for,
@@ -47,8 +47,7 @@ class Runs(Branches):
             return self._drawn(args[0] if args else options["input"], result)
         if self.branch is not None:
             self._noise.met(func, args, result)
-            drawn = list(zip(self.draws.prompts, self.draws.given, strict=True))
-            if overwrites(func, args, result, drawn, self.draws.length):
+            if writes_an_end(func, args, result, self.draws):
                 self._written = user_place()
         if not self._busy:  # else transformers asks, not the program
             self._order_of_tokens.met(func, args, options, result)

@@ -21,7 +21,7 @@ from eligibility.audit.trainers.unsupported import SAMPLES_OTHERWISE
 from eligibility.audit.user_code import user_place
 
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig"}
-_OTHERS = ("SFT", "DPO", "Reward")  # what else a script may train, before
+_PASSED_OVER = ("SFT", "DPO", "Reward")  # what else a script may train, before
 _WITHOUT_EFFECT = ("train", "evaluate", "save_model", "save_state", "push_to_hub")
 
 
@@ -39,12 +39,12 @@ class Trainers:
             if hasattr(trl, name):
                 self._wrap_settings(getattr(trl, settings))
                 self._wrap_trainer(getattr(trl, name))
-        for name in _OTHERS:
+        for name in _PASSED_OVER:
             if hasattr(trl, f"{name}Trainer"):
                 self._wrap_settings(getattr(trl, f"{name}Config"), set_aside)
-                self._skip(getattr(trl, f"{name}Trainer"))
+                self._pass_over(getattr(trl, f"{name}Trainer"))
 
-    def _skip(self, trainer: Any) -> None:
+    def _pass_over(self, trainer: Any) -> None:
         """One that trains nothing: the policy is the probe's, whatever it was trained on."""
         signature = inspect.signature(trainer.__init__)
 

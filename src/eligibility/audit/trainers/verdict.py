@@ -347,10 +347,10 @@ def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> Audi
 
 def _refusal(record: Record, program: str) -> AuditReport:
     reason = record.detail
-    if record.elsewhere:
+    if record.other_text:
         bare = AuditReport(program, "inconclusive", reason, notes=tuple(record.notes))
         where = record.file or program, record.line
-        return _with_fault(bare, _DRAWN, record.elsewhere, (), where, _SAME_TEXT)
+        return _with_fault(bare, _DRAWN, record.other_text, (), where, _SAME_TEXT)
     if record.outcome == "error":
         place = f" at {record.file}:{record.line}" if record.line else ""
         reason = f"the program stopped{place}: {record.detail}"
