@@ -13,9 +13,9 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.errors import EligibilityError
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Call, Match, Place, place_of
+from eligibility.explanation.calls import Call, Match, place_of
 from eligibility.explanation.elements import Contribution, Leaf
-from eligibility.explanation.graph import End, Graph, Node
+from eligibility.explanation.graph import Graph, Node, Place
 from eligibility.explanation.names import Names
 from eligibility.explanation.problem import (
     Part,
@@ -91,16 +91,10 @@ class Scene:
         arrived = flow.arrived[result.output_nr] if flow is not None else None
         return torch.zeros_like(result) if arrived is None else arrived
 
-    def handed_to(self, place: Place, nodes: Sequence[Node]) -> list[Tensor]:
-        """The gradients that ``nodes`` hand on to a place."""
-        return [
-            gradient
-            for node in nodes
-            for target, gradient in zip(
-                node.next_functions, self.graph.flows[node].handed_on, strict=True
-            )
-            if target == place and gradient is not None
-        ]
+    def handed_to(self, place: Place, nodes: Sequence[Node]) -> Tensor | None:
+        """The gradient that ``nodes`` together hand on to a place; None if they hand on none."""
+        found = [gradient for _, gradient in self.graph.arrivals(place, nodes)]
+        return torch.stack(found).sum(0) if found else None
 
     def _leaf_at(self, place: Place, name: str, parameter: Tensor) -> Leaf:
         """The leaf at ``place``; for an intermediate result, the same facts about that."""
@@ -109,14 +103,11 @@ class Scene:
         known = self.leaves.get(id(variable)) or self.leaves.get(id(tensor))
         if known is not None:
             return known
-        arrivals = self.graph.arrivals(End(parameter, *place))
+        arrivals = self.graph.arrivals(place)
         if not arrivals:
             return Leaf(called, called, numbers_of(parameter), None)
-        total = torch.stack([arrival.gradient for arrival in arrivals]).sum(0)
-        contributions = tuple(
-            Contribution("", through(arrival.node), numbers_of(arrival.gradient))
-            for arrival in arrivals
-        )
+        total = torch.stack([gradient for _, gradient in arrivals]).sum(0)
+        contributions = tuple(Contribution("", through(n), numbers_of(g)) for n, g in arrivals)
         return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)
 
 
@@ -232,10 +223,9 @@ def parts_of_formula(scene: Scene, match: Match) -> list[Part]:
         except (EligibilityError, RuntimeError):
             return []
         part = scene.part(problem, name, tensor, factor)
-        arrived = scene.handed_to(place, match.nodes)
-        if not arrived:
+        total = scene.handed_to(place, match.nodes)
+        if total is None:
             continue  # a constant
-        total = torch.stack(arrived).sum(0)
         if not torch.allclose(part.result, total.double(), rtol=1e-2, atol=1e-6):
             return []  # of the same shape, with other constants: another density
         parts.append(scene.placed(part, place, total))

@@ -202,8 +202,8 @@ def _run(tensor: Tensor, targets: Sequence[Tensor], start: Tensor) -> tuple[Tens
 @contextmanager
 def _retained_gradients_kept() -> Iterator[None]:
     """Put back what ``retain_grad()`` writes: explaining changes no ``.grad``."""
-    kinds = _subclasses(Tensor)
-    tensors = [item for item in gc.get_objects() if type(item) in kinds]
+    # Not `isinstance`, which asks the objects themselves: proxies may raise.
+    tensors = [item for item in gc.get_objects() if issubclass(type(item), Tensor)]
     kept = [(tensor, tensor.grad) for tensor in tensors if tensor.retains_grad]
     for tensor, _ in kept:
         tensor.grad = None
@@ -212,14 +212,6 @@ def _retained_gradients_kept() -> Iterator[None]:
     finally:
         for tensor, gradient in kept:
             tensor.grad = gradient
-
-
-def _subclasses(kind: type) -> set[type]:
-    found: set[type] = {kind}
-    direct: list[type] = type.__subclasses__(kind)
-    for inner in direct:
-        found |= _subclasses(inner)
-    return found
 
 
 def _tables(parts: Sequence[Part], leaves: Sequence[Leaf], of: str) -> tuple[Table, ...]:
@@ -264,7 +256,7 @@ def _check_edges(graph: Graph, gradients: Sequence[Tensor | None]) -> Check:
     for end, gradient in zip(graph.ends, gradients, strict=True):
         if gradient is None:
             continue
-        arrived = torch.stack([_widened(a.gradient) for a in graph.arrivals(end)])
+        arrived = torch.stack([_widened(g) for _, g in graph.arrivals(end.place)])
         epsilon = torch.finfo(gradient.dtype).eps
         check = check_equal(
             worst.statement,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.graph import Graph, Node, Place
 from eligibility.rules.registry import supported_distributions
 
 
@@ -118,8 +118,6 @@ def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[Non
         setattr(owner, name, original)
 
 
-# A place that a gradient can arrive at: an output of a node. (None, 0) is a constant.
-Place = tuple[Node, int]
 Kind = Literal["log_prob", "entropy", "divergence", "other", "loss"]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -14,31 +15,26 @@ from torch import Tensor
 from eligibility.explanation import autograd_internals
 
 Node = Any  # torch.autograd.graph.Node; its attributes are not typed
+# A place that a gradient can arrive at: an output of a node. (None, 0) is a constant.
+Place = tuple[Node, int]
+Arrival = tuple[Node, Tensor]
+Gradients = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True)
 class Flow:
     """What went through one node: gradients in, one an output, and out, one an input."""
 
-    arrived: tuple[Tensor | None, ...]
-    handed_on: tuple[Tensor | None, ...]
+    arrived: Gradients
+    handed_on: Gradients
 
 
 @dataclass(frozen=True)
 class End:
-    """A tensor in which gradients are collected: output number ``output`` of ``node``."""
+    """A tensor in which gradients are collected, and its place."""
 
     tensor: Tensor
-    node: Node
-    output: int = 0
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One edge into an end, and the gradient it carried."""
-
-    node: Node
-    gradient: Tensor
+    place: Place
 
 
 @dataclass
@@ -54,27 +50,26 @@ class Graph:
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Note the gradients of the backward pass that runs inside."""
-        handles = [node.register_hook(self._hook(node)) for node in self.nodes]
+        handles = [node.register_hook(partial(self._note, node)) for node in self.nodes]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _hook(self, node: Node) -> Callable[..., None]:
-        def hook(handed_on: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
-            self.flows[node] = Flow(tuple(arrived), tuple(handed_on))
+    def _note(self, node: Node, handed_on: Gradients, arrived: Gradients) -> None:
+        self.flows[node] = Flow(tuple(arrived), tuple(handed_on))
 
-        return hook
-
-    def arrivals(self, end: End) -> list[Arrival]:
-        """The edges into ``end`` that carried a gradient."""
-        found = []
-        for node, flow in self.flows.items():
-            for place, gradient in zip(node.next_functions, flow.handed_on, strict=True):
-                if place == (end.node, end.output) and gradient is not None:
-                    found.append(Arrival(node, gradient))
-        return found
+    def arrivals(self, place: Place, nodes: Iterable[Node] | None = None) -> list[Arrival]:
+        """What ``nodes``, by default all, handed on to a place: each with its gradient."""
+        return [
+            (node, gradient)
+            for node in (self.flows if nodes is None else nodes)
+            for target, gradient in zip(
+                node.next_functions, self.flows[node].handed_on, strict=True
+            )
+            if target == place and gradient is not None
+        ]
 
 
 def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
@@ -91,14 +86,14 @@ def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
             continue
         inputs[node] = inputs_of(node)
         pending += inputs[node]
-    ends = [End(tensor, node) for node, tensor in leaves.items()]
+    ends = [End(tensor, (node, 0)) for node, tensor in leaves.items()]
     if wrt is None:
         nodes = _in_forward_order(inputs, set(inputs))
         used = {target: i for i, n in reversed(list(enumerate(nodes))) for target in inputs[n]}
-        return Graph(nodes, sorted(ends, key=lambda end: used[end.node]))
+        return Graph(nodes, sorted(ends, key=lambda end: used[end.place[0]]))
     chosen = [end for tensor in wrt for end in ends if end.tensor is tensor]
-    chosen += [End(t, t.grad_fn, t.output_nr) for t in wrt if t.grad_fn in inputs]
-    between = _ancestors(inputs, {end.node for end in chosen})
+    chosen += [End(t, (t.grad_fn, t.output_nr)) for t in wrt if t.grad_fn in inputs]
+    between = _ancestors(inputs, {end.place[0] for end in chosen})
     return Graph(_in_forward_order(inputs, between), chosen)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Call, Kind, Match, Place, matches_of_calls
-from eligibility.explanation.graph import Graph, Node, inputs_of, users_of
+from eligibility.explanation.calls import Call, Kind, Match, matches_of_calls
+from eligibility.explanation.graph import Graph, Node, Place, inputs_of, users_of
 from eligibility.explanation.recorder import base_name
 
 # They move numbers to other places and change none; a pattern looks through them.
@@ -212,7 +212,7 @@ def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
     for node in reversed(graph.nodes):
         by_name.setdefault(base_name(node.name()), []).append(node)
     order = {node: index for index, node in enumerate(graph.nodes)}
-    ends = {end.node for end in graph.ends}
+    ends = {end.place[0] for end in graph.ends}
     found = matches_of_calls(graph, calls, users, order, ends)
     taken = {node for match in found for node in match.nodes}
     for name, kind, pattern, formula in _PATTERNS:

@@ -11,17 +11,10 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.asked import Scene, parts_of_calls, parts_of_formula, with_bonus
-from eligibility.explanation.calls import Match, Place
-from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.calls import Match
+from eligibility.explanation.graph import Graph, Node, Place
 from eligibility.explanation.problem import Part, make_problem
 from eligibility.explanation.recorder import base_name
-
-
-class _Draw(NamedTuple):
-    """What was drawn, and how much the explained tensor depends on its log-probability."""
-
-    action: Tensor
-    weight: Tensor
 
 
 class _Source(NamedTuple):
@@ -92,17 +85,18 @@ def _part(scene: Scene, match: Match, source: _Source) -> Part | None:
     """The rule of one distribution; None if its outcome or its parameter is not known."""
     parameter, draw = _parameter(scene, source), _draw(scene.graph, match)
     arrived = scene.handed_to(source.place, source.nodes)
-    if parameter is None or draw is None or not arrived:
+    if parameter is None or draw is None or arrived is None:
         return None
+    action, weight = draw
     name = "probs" if "probs" in match.name else "logits"
-    rows = parameter.double().expand(*draw.action.shape, parameter.shape[-1])
-    problem = make_problem(Categorical, {name: rows}, {}, draw.action)
-    part = scene.part(problem, name, parameter, draw.weight)
-    weights = [scene.graph.flows[match.nodes[-1]].arrived[0] for match in source.entropies]
-    known = [weight.double() for weight in weights if weight is not None]
+    rows = parameter.double().expand(*action.shape, parameter.shape[-1])
+    problem = make_problem(Categorical, {name: rows}, {}, action)
+    part = scene.part(problem, name, parameter, weight)
+    bonuses = [scene.graph.flows[match.nodes[-1]].arrived[0] for match in source.entropies]
+    known = [bonus.double() for bonus in bonuses if bonus is not None]
     if known:
         part = with_bonus(part, torch.stack(known).sum(0))
-    return scene.placed(part, source.place, torch.stack(arrived).sum(0))
+    return scene.placed(part, source.place, arrived)
 
 
 def _parameter(scene: Scene, source: _Source) -> Tensor | None:
@@ -133,8 +127,8 @@ def _before_logarithm(graph: Graph, match: Match, picked: Node, weight: Tensor) 
     return weight if arrived is None else arrived.reshape(weight.shape)
 
 
-def _draw(graph: Graph, match: Match) -> _Draw | None:
-    """What was drawn and its weight, from the node that selects it."""
+def _draw(graph: Graph, match: Match) -> tuple[Tensor, Tensor] | None:
+    """What was drawn, and the weight of its log-probability, from the node that selects it."""
     for node in match.nodes:
         kind = base_name(node.name())
         if kind not in ("gather", "nllloss", "index", "select", "mul"):
@@ -151,5 +145,5 @@ def _draw(graph: Graph, match: Match) -> _Draw | None:
             if not bool(((handed != 0).sum(-1) == 1).all()):
                 return None
         weight = handed.gather(-1, action).squeeze(-1)
-        return _Draw(action.squeeze(-1), _before_logarithm(graph, match, node, weight))
+        return action.squeeze(-1), _before_logarithm(graph, match, node, weight)
     return None

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Match, Place
+from eligibility.explanation.calls import Match
 from eligibility.explanation.elements import Contribution, Edge, Leaf, Numbers, Step
-from eligibility.explanation.graph import Flow, Graph, Node
+from eligibility.explanation.graph import Flow, Graph, Node, Place
 from eligibility.explanation.operations import Description, describe
 from eligibility.explanation.recorder import Recording
 from eligibility.explanation.wording import KEPT, numbers_of
@@ -43,9 +43,7 @@ class Writer:
         self._variables = variables or {}
         self._nodes = [node for node in graph.nodes if node in graph.flows]
         self._step_ids = {node: f"s{index}" for index, node in enumerate(self._nodes, 1)}
-        self._end_ids = {
-            (end.node, end.output): name for end, name in zip(graph.ends, leaf_names, strict=True)
-        }
+        self._end_ids = {end.place: name for end, name in zip(graph.ends, leaf_names, strict=True)}
         self._saved = self._saved_inputs()
 
     def steps(self, matches: Sequence[Match] = ()) -> tuple[Step, ...]:
@@ -94,20 +92,16 @@ class Writer:
         """Every end with the summands of its gradient."""
         leaves = []
         for end, name in zip(self._graph.ends, self._leaf_names, strict=True):
-            arrivals = self._graph.arrivals(end)
-            names = [through(arrival.node) for arrival in arrivals]
-            repeated = {name for name, times in Counter(names).items() if times > 1}
-            contributions = tuple(
-                Contribution(
-                    step=self._step_ids[arrival.node],
-                    through=way + (f" {self._step_ids[arrival.node]}" if way in repeated else ""),
-                    gradient=numbers_of(arrival.gradient),
-                )
-                for arrival, way in zip(arrivals, names, strict=True)
-            )
-            total = sum(arrival.gradient for arrival in arrivals) if arrivals else None
-            gradient = numbers_of(total) if isinstance(total, Tensor) else None
-            leaves.append(Leaf(name, name, numbers_of(end.tensor), gradient, contributions))
+            arrivals = self._graph.arrivals(end.place)
+            times = Counter(through(node) for node, _ in arrivals)
+            contributions = []
+            for node, gradient in arrivals:
+                step, way = self._step_ids[node], through(node)
+                way += f" {step}" if times[way] > 1 else ""
+                contributions.append(Contribution(step, way, numbers_of(gradient)))
+            total = sum(gradient for _, gradient in arrivals)
+            summed = numbers_of(total) if isinstance(total, Tensor) else None
+            leaves.append(Leaf(name, name, numbers_of(end.tensor), summed, tuple(contributions)))
         return tuple(leaves)
 
     def _step(self, node: Node) -> Step:

@@ -12,9 +12,9 @@ from torch.autograd.graph import GradientEdge
 from torch.distributions import Bernoulli, Categorical
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Match, Place
+from eligibility.explanation.calls import Match
 from eligibility.explanation.elements import Table
-from eligibility.explanation.graph import Graph, Node, inputs_of
+from eligibility.explanation.graph import Graph, Node, Place, inputs_of
 from eligibility.explanation.patterns import LINEAR
 from eligibility.explanation.problem import Part
 from eligibility.explanation.recorder import base_name
