@@ -22,7 +22,7 @@ from eligibility.explanation.checks import (
     why_autograd_differs,
 )
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.elements import Check, Leaf, RuleStatement, Subject, Table
+from eligibility.explanation.elements import Check, Leaf, Subject, Table
 from eligibility.explanation.graph import Graph, graph_between
 from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.names import Names
@@ -82,12 +82,15 @@ def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) ->
         why=_why(parts, layers, leaves, matches, _weights(graph, matches), of),
         steps=writer.steps(matches),
         leaves=leaves,
-        rules=_rules(parts, layers),
+        rules=(
+            *(replace(statement_of(part), conventions=conventions_table(part)) for part in parts),
+            *(rule for rule, _ in layers),
+        ),
         checks=(
             _check_edges(graph, gradients),
             *agreements,
             *(check for part in parts for check in _checks(part)),
-            *(layer.check for layer in layers),
+            *(check for _, check in layers),
         ),
         expected=(
             *dict.fromkeys(item for part in parts for item in expectations.expected(part)),
@@ -138,12 +141,6 @@ def _subject(
         parameters=tuple((part.called, numbers_of(part.parameter)) for part in parts),
         outcome=numbers_of(outcome),
     )
-
-
-def _rules(parts: Sequence[Part], layers: Sequence[Layer]) -> tuple[RuleStatement, ...]:
-    """The closed forms that hold in the graph, from its output downwards."""
-    known = [replace(statement_of(part), conventions=conventions_table(part)) for part in parts]
-    return (*known, *(layer.rule for layer in layers))
 
 
 def _recording_of(graph: Graph) -> Recording | None:
@@ -246,7 +243,7 @@ def _why(
     for part in parts:
         sentences += reasons.why(part)
     if parts and layers:
-        sentences += reasons.into_weights([layer.rule.parameter for layer in layers])
+        sentences += reasons.into_weights([rule.parameter for rule, _ in layers])
     return tuple(sentences) or reasons.paths(leaves)
 
 
@@ -297,13 +294,13 @@ def _agreement(part: Part) -> Check:
 def _checks(part: Part) -> list[Check]:
     """What the entries of one gradient add up to."""
     epsilon, autograd = torch.finfo(part.autograd.dtype).eps, part.autograd.double()
-    found = None
+    found: list[Check] = []
     if part.rule.coordinates == "weights":
         products = part.parameter.double() * autograd
         found = check_zero(f"{part.called} · gradient = 0", products, epsilon)
-    elif part.name == "logits" and part.eligibility.ndim > part.problem.log_prob().ndim:
+    elif part.name == "logits" and part.has_categories:
         found = check_zero("Σ over the categories = 0", autograd, epsilon)
-    return [] if found is None else [found]
+    return found
 
 
 def _notes(tensor: Tensor, recording: Recording | None, has_unlisted: bool) -> tuple[str, ...]:

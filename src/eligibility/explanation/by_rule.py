@@ -33,7 +33,7 @@ from eligibility.explanation.recorder import Recording
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
 from eligibility.explanation.wording import numbers_of
-from eligibility.rules.registry import find_rule, rules_of
+from eligibility.rules.registry import find_rule
 
 
 def explain_problem(
@@ -80,12 +80,12 @@ def _torch_steps(
         autograd_internals.gradients([output], targets, [torch.ones_like(output)])
     ordered = [next(n for n, t in leaves.items() if t is end.tensor) for end in graph.ends]
     writer = Writer(graph, ordered, recording)
-    return tuple(map(_without_user_lines, writer.steps())), writer.leaves()
-
-
-def _without_user_lines(step: Step) -> Step:
-    """The user's line asked for the explanation; it ran none of the steps."""
-    return replace(step, sources=tuple(s for s in step.sources if s.role == "library"))
+    # The user's line asked for the explanation; it ran none of the steps.
+    steps = tuple(
+        replace(step, sources=tuple(s for s in step.sources if s.role == "library"))
+        for step in writer.steps()
+    )
+    return steps, writer.leaves()
 
 
 def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part:
@@ -136,12 +136,9 @@ def _subject(parts: list[Part]) -> Subject:
 
 
 def _statement_with_others(part: Part) -> RuleStatement:
-    names = dict.fromkeys(
-        rule.coordinates for rule in rules_of(part.problem.family) if rule.parameter == part.name
-    )
     others = tuple(
         statement_of(_part(part.problem, part.leaf, name, check_of(part.of)))
-        for name in names
+        for name in part.conventions
         if name != part.rule.coordinates
     )
     return replace(statement_of(part), conventions=conventions_table(part), others=others)
@@ -169,20 +166,15 @@ def _agreement(part: Part, operations: int) -> Check:
 def _checks(part: Part) -> list[Check]:
     """The further checks of one parameter."""
     problem, coordinates = part.problem, part.rule.coordinates
-    found: list[Check | None] = [
-        check_finite_differences(problem, part.name, coordinates, part.eligibility)
-    ]
-    if coordinates == "tangent" or (coordinates is None and _has_categories(part, "logits")):
-        found.append(check_zero("Σ over the categories = 0", part.eligibility))
+    found = check_finite_differences(problem, part.name, coordinates, part.eligibility)
+    is_categorical_logits = part.name == "logits" and part.has_categories
+    if coordinates == "tangent" or (coordinates is None and is_categorical_logits):
+        found += check_zero("Σ over the categories = 0", part.eligibility)
     if coordinates == "weights":
         zero = part.eligibility == 0
         products = problem.parameters[part.name] * part.eligibility
         products = torch.where(zero, part.eligibility, products)
-        found.append(check_zero("probs · eligibility = 0", products))
+        found += check_zero("probs · eligibility = 0", products)
     if coordinates != "ambient":
-        found.append(check_mean(problem, part.rule))
-    return [check for check in found if check is not None]
-
-
-def _has_categories(part: Part, name: str) -> bool:
-    return part.name == name and part.eligibility.ndim > part.problem.log_prob().ndim
+        found += check_mean(problem, part.rule)
+    return found

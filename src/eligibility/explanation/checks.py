@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Binomial, Multinomial
 
 from eligibility.explanation.elements import Check
-from eligibility.explanation.problem import Part, Problem, log_prob_in, start_in
+from eligibility.explanation.problem import Part, Problem, like_rows, log_prob_in, start_in
 from eligibility.reinforce.exact.law import compositions
 from eligibility.rules.rule import Rule
 
@@ -43,13 +43,13 @@ def check_that(statement: str, holds: bool) -> Check:
     return Check(statement, holds, 0.0 if holds else math.nan, 0.0, "" if holds else "it does not")
 
 
-def check_zero(statement: str, summands: Tensor, epsilon: float = _EPSILON) -> Check | None:
-    """Whether the last axis of ``summands`` adds up to 0; None if one of them is infinite."""
+def check_zero(statement: str, summands: Tensor, epsilon: float = _EPSILON) -> list[Check]:
+    """Whether the last axis of ``summands`` adds up to 0; nothing if one of them is infinite."""
     if not bool(summands.isfinite().all()):
-        return None
+        return []
     total = summands.sum(-1)
     largest = rounding_of(summands.abs().amax(-1), summands.shape[-1], epsilon)
-    return check_equal(statement, total, torch.zeros_like(total), largest, "the sum is not 0")
+    return [check_equal(statement, total, torch.zeros_like(total), largest, "the sum is not 0")]
 
 
 def rounding_of(scale: Tensor, terms: int, epsilon: float = _EPSILON) -> Tensor:
@@ -66,13 +66,13 @@ def why_autograd_differs(part: Part) -> str:
 
 def check_finite_differences(
     problem: Problem, name: str, coordinates: str | None, rule: Tensor
-) -> Check | None:
+) -> list[Check]:
     """The rule against differences of ``log p``; their own error sets the tolerance.
 
-    None where the rule is infinite: the outcome is impossible there, and log p has no slope.
+    Nothing where the rule is infinite: the outcome is impossible there, and log p has no slope.
     """
     if not bool(rule.isfinite().all()):
-        return None
+        return []
     start = start_in(problem, name, coordinates)
     size = start.numel()
     chosen = torch.linspace(0, size - 1, min(size, _MOST_ENTRIES)).long()
@@ -86,7 +86,9 @@ def check_finite_differences(
             shift = nudge.reshape(start.shape)
             if name in _SYMMETRIC:
                 shift = (shift + shift.mT) / 2
-            inward = _inward(name, float(start.reshape(-1)[index]))
+            # From a probability of 0 or 1 only inwards: torch clamps what lies beyond.
+            entry = float(start.reshape(-1)[index])
+            inward = {0.0: 1, 1.0: -1}.get(entry, 0) if name == "probs" else 0
             sign, weights = (inward, _ONE_SIDED) if inward else (1, _CENTRAL)
             heights = [
                 weight * log_prob_in(problem, name, coordinates, start + sign * at * shift)
@@ -103,13 +105,10 @@ def check_finite_differences(
     error = (coarse - fine).abs() + 16 * _EPSILON * (1 + height) / width
     gap = (fine - rule.reshape(-1)[chosen]).abs()
     worst = int((gap - error).argmax())
-    return Check(
-        "rule = finite differences of log p",
-        bool((gap <= error).all()),
-        float(gap[worst]),
-        float(error[worst]),
-        f"{len(chosen)} of {size} entries" if len(chosen) < size else "",
-    )
+    detail = f"{len(chosen)} of {size} entries" if len(chosen) < size else ""
+    passed, deviation = bool((gap <= error).all()), float(gap[worst])
+    statement = "rule = finite differences of log p"
+    return [Check(statement, passed, deviation, float(error[worst]), detail)]
 
 
 # Where log p is evaluated, in steps, and its weight there: both are exact for a parabola.
@@ -117,20 +116,15 @@ _CENTRAL = {1: 0.5, -1: -0.5}
 _ONE_SIDED = {0: -1.5, 1: 2.0, 2: -0.5}
 
 
-def _inward(name: str, entry: float) -> int:
-    """1 or −1 for a probability of 0 or 1, beyond which torch clamps; else 0."""
-    return {0.0: 1, 1.0: -1}.get(entry, 0) if name == "probs" else 0
-
-
-def check_mean(problem: Problem, rule: Rule) -> Check | None:
-    """Whether ``Σ p(y) e(y)`` over every outcome is 0; None if they cannot be enumerated."""
+def check_mean(problem: Problem, rule: Rule) -> list[Check]:
+    """Whether ``Σ p(y) e(y)`` over every outcome is 0; nothing if they cannot be enumerated."""
     dist = problem.distribution()
     outcomes = enumerate_outcomes(dist)
     if outcomes is None:
-        return None
+        return []
     probs = dist.log_prob(outcomes).exp()
     scores = rule.at(problem.read(rule), outcomes)
-    weights = probs.reshape(probs.shape + (1,) * (scores.ndim - probs.ndim))
+    weights = like_rows(probs, scores)
     summands = torch.where(weights > 0, weights * scores, torch.zeros_like(scores))
     statement = f"Σ p(y) e(y) over all {len(outcomes)} outcomes = 0"
     return check_zero(statement, summands.movedim(0, -1))

@@ -53,16 +53,16 @@ class Watch:
         self._busy = False
         self._calls: dict[int, dict[str, Any]] = {}
         self._missing: dict[tuple[int, str], dict[str, Any]] = {}
-        self._notes: dict[str, None] = {}
-        self._seen: dict[tuple[int, str], None] = {}
+        self._notes: list[str] = []
+        self._seen: list[tuple[int, str]] = []
         self._reached: set[int] = set()
         self._passes = 0
         self.history = History()
         self.lines = Path(self._script).read_text(encoding="utf-8", errors="replace").splitlines()
         self._evidence = evidence_in("\n".join(self.lines))
         if self._evidence.is_compiled:
-            self._notes["torch.compile is switched off here: the eager program is explained."] = (
-                None
+            self._notes.append(
+                "torch.compile is switched off here: the eager program is explained."
             )
 
     def install(self) -> None:
@@ -110,8 +110,12 @@ class Watch:
         report: dict[str, Any] = {
             "calls": list(self._calls.values()),
             "missing": list(self._missing.values()),
-            "notes": [n for n in self._notes if not n.startswith(f"Line {failing} is not")],
-            "seen": [(place_in_words(line), name) for line, name in self._seen],
+            "notes": [
+                note
+                for note in dict.fromkeys(self._notes)
+                if not note.startswith(f"Line {failing} is not")
+            ],
+            "seen": [(place_in_words(line), name) for line, name in dict.fromkeys(self._seen)],
             "error": error,
             "failure": failure,
         }
@@ -132,7 +136,7 @@ class Watch:
         starts = repeat(None) if gradients is None else _listed(gradients)  # None stands for ones
         for tensor, gradient in zip(_listed(tensors), starts, strict=False):
             name = names.of(tensor) or "output"
-            self._seen[line, name] = None
+            self._seen.append((line, name))
             if tensor.grad_fn is not None:
                 ends = graph_between(tensor.grad_fn, wrt).ends
                 reached |= {id(end.tensor) for end in ends}
@@ -147,8 +151,8 @@ class Watch:
 
     def _add(self, line: int, code: str, explain: Callable[[], Explanation]) -> None:
         if len(self._calls) >= _MOST_CALLS:
-            self._notes[f"Only the first {_MOST_CALLS} lines with a backward pass are shown."] = (
-                None
+            self._notes.append(
+                f"Only the first {_MOST_CALLS} lines with a backward pass are shown."
             )
             return
         paused = self._recording.is_paused
@@ -156,7 +160,7 @@ class Watch:
         try:
             record = json.loads(self._without_unasked(explain()).to_json())
         except (EligibilityError, RuntimeError) as error:
-            self._notes[f"Line {line} is not explained: {' '.join(str(error).split())}"] = None
+            self._notes.append(f"Line {line} is not explained: {' '.join(str(error).split())}")
         else:
             self._calls[line] = {"line": line, "code": code, "times": 1, "explanation": record}
             self.write()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from eligibility.explanation import autograd_internals
 from eligibility.explanation.calls import Match
 from eligibility.explanation.checks import check_equal, rounding_of
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Term
-from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.graph import Graph
 from eligibility.explanation.recorder import base_name
 from eligibility.explanation.wording import numbers_of
 
@@ -22,33 +21,35 @@ _MOST_LAYERS = 2
 _INPUTS = {"addmm": "mat1", "mm": "self"}
 
 
-class Layer(NamedTuple):
-    """The rule of one layer's weight, and whether autograd agrees."""
-
-    rule: RuleStatement
-    check: Check
+# The rule of a layer's weight, and whether autograd agrees.
+Layer = tuple[RuleStatement, Check]
 
 
 def layers_of(
     graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], of: str
 ) -> list[Layer]:
     """The linear layers of ``graph`` whose weight is a leaf, at most the last few."""
-    found: list[Layer] = []
+    found: dict[str, Layer] = {}
     order = {node: index for index, node in enumerate(graph.nodes)}
     for match in sorted(matches, key=lambda m: -order[m.nodes[-1]]):
         if match.name == "linear layer" and len(found) < _MOST_LAYERS:
             leaf = leaves.get(id(autograd_internals.variable_of(match.inputs["weight"][0])))
-            known = any(layer.rule.parameter == leaf.name for layer in found) if leaf else True
-            found += _layer(graph, match, leaf, of) if leaf is not None and not known else []
-    return found
+            if leaf is not None and leaf.name not in found:
+                found |= _layer(graph, match, leaf, of)
+    return list(found.values())
 
 
-def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
+def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> dict[str, Layer]:
+    """The layer by the name of its weight; nothing where it cannot be followed."""
     product = next(node for node in match.nodes if base_name(node.name()) in _INPUTS)
     saved = autograd_internals.saved_value(product, _INPUTS[base_name(product.name())])
-    delta, autograd = graph.flows[product].arrived[0], _into(graph, match)
-    if not isinstance(saved, Tensor) or delta is None or autograd is None:
-        return []
+    delta, arrived = (
+        graph.flows[product].arrived[0],
+        graph.arrivals(match.inputs["weight"], match.nodes),
+    )
+    if not isinstance(saved, Tensor) or delta is None or len(arrived) != 1:
+        return {}
+    ((_, autograd),) = arrived
     inputs, uses = saved.detach(), len(leaf.contributions)
     result = delta.mT.double() @ inputs.double()
     scale = delta.mT.double().abs() @ inputs.double().abs()
@@ -73,15 +74,4 @@ def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
         result=numbers_of(result),
         reference="chain rule; for one Bernoulli-logistic unit Williams 1992, eq. (7)",
     )
-    return [Layer(rule, check)]
-
-
-def _into(graph: Graph, match: Match) -> Tensor | None:
-    """What the layer hands on to its weight."""
-    place = match.inputs["weight"]
-    nodes: list[Node] = [node for node in match.nodes if place in node.next_functions]
-    if len(nodes) != 1:
-        return None
-    node = nodes[0]
-    handed: Tensor | None = graph.flows[node].handed_on[node.next_functions.index(place)]
-    return handed
+    return {leaf.name: (rule, check)}

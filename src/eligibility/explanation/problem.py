@@ -17,7 +17,12 @@ from eligibility.explanation.elements import Leaf, RuleStatement, Term
 from eligibility.explanation.wording import numbers_of
 from eligibility.rules.constructed import ALTERNATIVES
 from eligibility.rules.outcomes import check_value
-from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
+from eligibility.rules.registry import (
+    constructed_parameters,
+    find_rule,
+    nearest_entry,
+    rules_of,
+)
 from eligibility.rules.rule import Rule, read_parameter
 
 Of = Literal["log_prob", "prob"]
@@ -43,8 +48,7 @@ class Problem:
 
     def log_prob(self, **replaced: Tensor) -> Tensor:
         """``log p(value)`` as the family computes it; one number an outcome."""
-        result = self.distribution(**replaced).log_prob(self.value)
-        assert isinstance(result, Tensor)
+        result: Tensor = self.distribution(**replaced).log_prob(self.value)
         return result
 
     def read(self, rule: Rule) -> dict[str, Any]:
@@ -92,6 +96,17 @@ class Part:
     split: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
+    def has_categories(self) -> bool:
+        """Whether the parameter has an entry for each category."""
+        return self.eligibility.ndim > self.problem.log_prob().ndim
+
+    @property
+    def conventions(self) -> tuple[str | None, ...]:
+        """The conventions in which the parameter has a closed form."""
+        rules = [rule for rule in rules_of(self.problem.family) if rule.parameter == self.name]
+        return tuple(dict.fromkeys(rule.coordinates for rule in rules))
+
+    @property
     def is_torchs(self) -> bool:
         """Whether the convention is the one that torch's own operations follow."""
         return self.rule.coordinates in (None, "weights")
@@ -115,7 +130,9 @@ def problem_of(
     """
     check_value(dist, value)
     given = constructed_parameters(dist)
-    family = _family_of(type(dist))
+    # The nearest class of torch says the most; where there is none, the one that has rules.
+    stock = stock_family(type(dist))
+    family = nearest_entry(type(dist)) if stock is Distribution else stock
     for group in ALTERNATIVES:
         asked = next((name for name in group if name in (wrt or ())), None)
         given = tuple(asked if asked and name in group else name for name in given)
@@ -135,12 +152,6 @@ def problem_of(
         name: tensor for name, tensor in (tensors or {}).items() if name in given
     }
     return make_problem(family, parameters, constants, value)
-
-
-def _family_of(cls: type[Distribution]) -> type[Distribution]:
-    """The nearest class of torch, which says the most about ``cls``; else the one with rules."""
-    stock = stock_family(cls)
-    return nearest_entry(cls) if stock is Distribution else stock
 
 
 def stock_family(cls: type[Distribution]) -> type[Distribution]:

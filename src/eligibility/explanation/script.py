@@ -195,7 +195,11 @@ class Run:
 def _run(request: dict[str, Any], timeout: float) -> Run:
     """Run the child to its end, or until it has taken too long or printed too much."""
     scratch = request["scratch"]
-    process = subprocess.Popen(
+    # The child finds this package first, then looks where it would anyway.
+    own = str(Path(__file__).parents[2])
+    import_path = [own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    kept, stopped = bytearray(), ""
+    with subprocess.Popen(
         [sys.executable, "-c", _CHILD, json.dumps(request)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -203,21 +207,19 @@ def _run(request: dict[str, Any], timeout: float) -> Run:
         start_new_session=True,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(_import_path()),
+            "PYTHONPATH": os.pathsep.join(filter(None, import_path)),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": scratch,
             "TMPDIR": scratch,
             "TORCHDYNAMO_DISABLE": "1",  # compiled code shows no operations
         },
-    )
-    kept, stopped = bytearray(), ""
-    try:
-        stopped = _listen(process, kept, time.monotonic() + timeout)
-        if not stopped:
-            process.wait()
-    finally:
-        # The script's own children too, if it left any.
-        _stop(process)
+    ) as process:
+        try:
+            stopped = _listen(process, kept, time.monotonic() + timeout)
+            if not stopped:
+                process.wait()
+        finally:
+            _kill(process)
     code = process.returncode
     name = signal.Signals(-code).name if not stopped and code < 0 else ""
     return Run(bytes(kept).decode("utf-8", errors="replace"), stopped, name)
@@ -257,21 +259,13 @@ def _parsed(path: Path, report: Path) -> dict[str, Any]:
     return found
 
 
-def _import_path() -> list[str]:
-    """Where the child finds this package, then where it would look anyway."""
-    own = str(Path(__file__).parents[2])
-    return [own, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the child, and the script's own children if it left any."""
     if sys.platform == "win32":
         process.kill()
     else:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
 
 
 def read_report(
@@ -285,9 +279,13 @@ def read_report(
 ) -> ScriptExplanation:
     """The child's report as the record."""
     report: dict[str, Any] = found or {"calls": [], "missing": [], "notes": [], "seen": []}
-    error = report.get("error")
-    if error is not None:
-        _raise_error(path, error, run.output)
+    if report.get("error") is not None:
+        lines = run.output.strip().splitlines()
+        said = f"; its last line: {lines[-1].strip()}" if lines else ""
+        raise InvalidValueError(
+            f"`{path}`", f"{report['error']}{said}", "a script that runs to its end",
+            "pass the arguments that it requires after `--`",
+        )  # fmt: skip
     calls = tuple(map(_call, report["calls"]))
     notes = list(report["notes"])
     if run.stopped:
@@ -315,20 +313,9 @@ def read_report(
     return ScriptExplanation(str(path), calls, missing, tuple(notes), run.output, guard, failure)
 
 
-def _raise_error(path: Path, error: str, output: str) -> None:
-    """What ended the script."""
-    lines = output.strip().splitlines()
-    said = f"; its last line: {lines[-1].strip()}" if lines else ""
-    raise InvalidValueError(
-        f"`{path}`", f"{error}{said}", "a script that runs to its end",
-        "pass the arguments that it requires after `--`",
-    )  # fmt: skip
-
-
 def _call(call: dict[str, Any]) -> BackwardCall:
     explanation = Explanation.from_json(json.dumps(call["explanation"]))
-    cell = call.get("cell", 0)
-    return BackwardCall(call["line"], call["code"], call["times"], explanation, cell)
+    return BackwardCall(**{**call, "explanation": explanation})
 
 
 def _raise_not_found(

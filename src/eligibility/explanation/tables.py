@@ -12,7 +12,7 @@ from eligibility.explanation.elements import Column, Leaf, Numbers, Role, Table
 from eligibility.explanation.problem import Part, counts_of
 from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import numbers_of, vector
-from eligibility.rules.registry import find_rule, rules_of
+from eligibility.rules.registry import find_rule
 
 # Rows that a table shows; a reader who wants the rest has the tensors.
 MOST_ROWS = 24
@@ -89,11 +89,7 @@ def conventions_table(part: Part) -> Table | None:
     """The eligibility in every convention of the parameter; None if there is only one."""
     if part.rule.coordinates is None:
         return None
-    names = dict.fromkeys(
-        rule.coordinates
-        for rule in rules_of(part.problem.family)
-        if rule.parameter == part.name and rule.coordinates is not None
-    )
+    names = [name for name in part.conventions if name is not None]
     if len(names) < 2:
         return None
     rules = [find_rule(part.problem.distribution(), part.name, name) for name in names]
@@ -137,10 +133,10 @@ def _summands(part: Part) -> list[Column]:
 
 def _counts(part: Part) -> Tensor | None:
     """How often each entry of the parameter was drawn, if it has one for each category."""
-    rows = part.problem.parameters[part.name]
-    if part.name not in ("probs", "logits") or rows.ndim <= part.problem.log_prob().ndim:
+    if part.name not in ("probs", "logits") or not part.has_categories:
         return None
-    return counts_of(part.problem, rows.shape[-1]).sum_to_size(part.parameter.shape)
+    categories = part.problem.parameters[part.name].shape[-1]
+    return counts_of(part.problem, categories).sum_to_size(part.parameter.shape)
 
 
 def _note(part: Part) -> str:
