@@ -108,9 +108,9 @@ def _in_place(failed: _Failed) -> str:
     shape = tuple(map(int, found.group(1).split(","))) if found and found.group(1) else ()
     writers = [
         source
-        for write in failed.recording.written
-        if sorted(shape) in map(sorted, write.shapes)  # a layer uses its weight transposed
-        for source in write.sources
+        for shapes, sources in failed.recording.written
+        if sorted(shape) in map(sorted, shapes)  # a layer uses its weight transposed
+        for source in sources
         if source.code and source.code in map(str.strip, failed.lines)
     ]
     where = "an operation in place"

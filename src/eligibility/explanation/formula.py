@@ -246,8 +246,9 @@ class _Reader:
                 below = self._subscript()
             elif mark == "^" and above is None:
                 self._take()
-                signs = [Symbol("−") for _ in self._signs()]
-                above = _row_of([*signs, _bare(self._factor())])
+                sign = [Symbol("−")] if self._next.text in ("−", "-") else []
+                self._at += len(sign)
+                above = _row_of([*sign, _bare(self._factor())])
             elif mark in SUPERSCRIPTS and above is None:
                 above = _row_of([Symbol(text) for text in self._run(SUPERSCRIPTS)])
             elif mark in _SUBSCRIPTS and below is None:
@@ -266,9 +267,6 @@ class _Reader:
             raise _BrokenError
         return _row_of(symbols)
 
-    def _signs(self) -> list[str]:
-        return [self._take().text] if self._next.text in ("−", "-") else []
-
     def _run(self, scripts: dict[str, str]) -> list[str]:
         found: list[str] = []
         while self._next.text in scripts and (not found or not self._next.is_apart):
@@ -276,11 +274,16 @@ class _Reader:
         return found
 
 
+def is_function(part: Formula | None) -> bool:
+    """Whether it is a function's name, scripts included."""
+    base = part.base if isinstance(part, Scripts) else part
+    return isinstance(base, Word) and base.text in FUNCTIONS
+
+
 def _is_operator(factor: Formula) -> bool:
     """Whether it takes what follows, so that no space for a product belongs between them."""
     base = factor.base if isinstance(factor, Scripts) else factor
-    is_function = isinstance(base, Word) and base.text in FUNCTIONS
-    return is_function or base in (Symbol("∑"), Symbol("∂"))
+    return is_function(base) or base in (Symbol("∑"), Symbol("∂"))
 
 
 def _with_text(factors: list[Formula]) -> list[Formula]:
@@ -303,8 +306,7 @@ def _row_of(parts: list[Formula] | list[Symbol]) -> Formula:
 
 def _bare(formula: Formula) -> Formula:
     """What is in round or curly brackets, where something else holds it together."""
-    is_bracket = isinstance(formula, Fenced) and formula.opening in "({"
-    return formula.inside if is_bracket and isinstance(formula, Fenced) else formula
+    return formula.inside if isinstance(formula, Fenced) and formula.opening in "({" else formula
 
 
 def is_tall(formula: Formula) -> bool:

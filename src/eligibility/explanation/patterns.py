@@ -7,7 +7,7 @@ used by nothing outside, so that folding it hides no edge; what matches nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.calls import Call, Kind, Match, matches_of_calls
@@ -51,30 +51,15 @@ class Outside:
     pattern: Pattern
 
 
-@dataclass(frozen=True)
-class Either:
-    """The first of several patterns that matches."""
-
-    options: tuple[Pattern, ...]
-
-
+# Of several patterns, the first that matches.
+Either = tuple["Pattern", ...]
 Pattern = Var | Op | Outside | Either
-
-
-@dataclass
-class _Trial:
-    """The nodes and the variables that one attempt to match has claimed so far."""
-
-    claimed: list[Node] = field(default_factory=list)
-    bound: dict[str, Place] = field(default_factory=dict)
+# The nodes that a match claims, and the places that its variables stand for.
+_Claim = tuple[list[Node], dict[str, Place]]
 
 
 def _op(names: str, *inputs: Pattern | None) -> Op:
     return Op(tuple(names.split("|")), inputs)
-
-
-def _either(*options: Pattern) -> Either:
-    return Either(options)
 
 
 _X = Var("x")
@@ -86,19 +71,19 @@ _NORMALISED_PROBS = _op("div", _X, _op("sum", _X))
 _CLAMPED_LOG = _op("log", _op("clamp", _X))
 _COIN = _op("sub", _CLAMPED_LOG, _op("log1p", _op("neg", _op("clamp", _X))))
 _EXP_SHARE = _op("div", _op("exp", _X), _op("sum", _op("exp", _X)))
-_ONE_MINUS = _either(_op("rsub", _X), _op("sub", None, _X))
-_LOG_OF_REST = _either(_op("log1p", _op("neg", _X)), _op("log", _ONE_MINUS))
+_ONE_MINUS = (_op("rsub", _X), _op("sub", None, _X))
+_LOG_OF_REST = (_op("log1p", _op("neg", _X)), _op("log", _ONE_MINUS))
 
 
 def _times(inner: Pattern) -> Either:
     """A product with a constant on either side."""
-    return _either(_op("mul", inner), _op("mul", None, inner))
+    return (_op("mul", inner), _op("mul", None, inner))
 
 
-_LOG_RATIO = _either(_op("sub", None, Var("l")), _op("sub", Var("l"), None))
+_LOG_RATIO = (_op("sub", None, Var("l")), _op("sub", Var("l"), None))
 _SQUARE = _op("pow", _op("sub", Var("value"), _LOC))
 _SQUARED_SCORE = _op("pow", _op("div", _op("sub", Var("value"), _LOC), _SCALE))
-_HALF_SQUARE = _either(
+_HALF_SQUARE = (
     _op("div", _op("neg", _SQUARE), _op("mul", _op("pow", _SCALE))),
     _op("neg", _op("div", _SQUARE, _op("mul", _op("pow", _SCALE)))),
     _times(_SQUARED_SCORE),
@@ -110,7 +95,7 @@ _LOG_SCALE = _op("log", _SCALE)
 
 def _log_probs(z: Pattern, w: Pattern) -> Either:
     """The log-probabilities of all categories, from logits or from weights."""
-    return _either(
+    return (
         _op("sub", z, _op("logsumexp", z)),
         _op("logsoftmax", z),
         _op("log", _op("clamp", _op("div", w, _op("sum", w)))),
@@ -123,7 +108,7 @@ _LOG_PROBS, _OTHER_LOG_PROBS = _log_probs(Var("z"), Var("w")), _log_probs(Var("v
 def _selected(inner: Pattern) -> Either:
     """One entry of each row, picked in any of torch's ways."""
     picked = "gather|index|select"
-    return _either(_op(picked, inner), _op(picked, Op(("select",), (inner,), any_axis=True)))
+    return (_op(picked, inner), _op(picked, Op(("select",), (inner,), any_axis=True)))
 
 
 # Larger patterns first: a node belongs to the first that takes it.
@@ -136,13 +121,13 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
     ("log_softmax and selection", "log_prob", _selected(_LOG_SOFTMAX),
      "x_a − log Σ exp(x)"),
     ("log of softmax and selection", "log_prob",
-     _either(_selected(_op("log", _SOFTMAX)), _op("log", _selected(_SOFTMAX))),
+     (_selected(_op("log", _SOFTMAX)), _op("log", _selected(_SOFTMAX))),
      "log softmax(x)_a"),
     ("log of a share of exponentials", "log_prob",
-     _either(_op("log", _selected(_EXP_SHARE)), _selected(_op("log", _EXP_SHARE))),
+     (_op("log", _selected(_EXP_SHARE)), _selected(_op("log", _EXP_SHARE))),
      "x_a − log Σ exp(x)"),
     ("log of a share, probs", "log_prob",
-     _either(_op("log", _selected(_NORMALISED_PROBS)), _selected(_op("log", _NORMALISED_PROBS))),
+     (_op("log", _selected(_NORMALISED_PROBS)), _selected(_op("log", _NORMALISED_PROBS))),
      "log(x_a / Σx)"),
     ("nll_loss of log of softmax", "log_prob", _op("nllloss", _op("log", _SOFTMAX)),
      "−(x_a − log Σ exp(x))"),
@@ -159,7 +144,7 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
      _op("add", _times(_op("log", _X)), _times(_LOG_OF_REST)),
      "y log x + (1 − y) log(1 − x)"),
     ("Normal.log_prob", "log_prob",
-     _either(_op("sub", _op("sub", _HALF_SQUARE, _LOG_SCALE), None),
+     (_op("sub", _op("sub", _HALF_SQUARE, _LOG_SCALE), None),
              _op("sub", _op("sub", _HALF_SQUARE, None), _LOG_SCALE),
              _op("sub", _HALF_SQUARE, _LOG_SCALE)),
      "−(y − μ)²/(2σ²) − log σ − log √(2π)"),
@@ -175,12 +160,12 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
                                Outside("x", _op("div", Var("w"), _op("sum", Var("w"))))))),
      "−Σ π log π"),
     ("entropy", "entropy",
-     _op("neg", _op("sum", _either(
+     _op("neg", _op("sum", (
          _op("mul", _SOFTMAX, _LOG_SOFTMAX), _op("mul", _LOG_SOFTMAX, _SOFTMAX),
          _op("mul", Outside("p", _SOFTMAX), _op("log", Var("p")))))),
      "−Σ π log π"),
     ("kl_divergence of two Categoricals", "divergence",
-     _op("sum", _op("indexput", _op("indexput", _either(
+     _op("sum", _op("indexput", _op("indexput", (
          _op("mul", _op("softmax", Outside("p", _LOG_PROBS)),
              _op("sub", Var("p"), Outside("q", _OTHER_LOG_PROBS))),
          _op("mul", Outside("p", _op("div", Var("w"), _op("sum", Var("w")))),
@@ -192,7 +177,7 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
     ("selected log-probability", "log_prob", _selected(Outside("logs", _LOG_PROBS)),
      "x_a"),
     ("KL estimate k3", "divergence",
-     _either(_op("sub", _op("sub", _op("exp", _LOG_RATIO), _LOG_RATIO)),
+     (_op("sub", _op("sub", _op("exp", _LOG_RATIO), _LOG_RATIO)),
              _op("sub", _op("sub", _op("exp", _LOG_RATIO)), _LOG_RATIO)),
      "r − 1 − log r"),
     ("Categorical(logits=)", "other", _NORMALISED_LOGITS,
@@ -217,13 +202,13 @@ def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
     taken = {node for match in found for node in match.nodes}
     for name, kind, pattern, formula in _PATTERNS:
         for node in [node for root in _roots(pattern) for node in by_name.get(root, ())]:
-            trial = _Trial()
-            if node in taken or not _matches(pattern, (node, 0), trial, order):
+            claim = None if node in taken else _match(pattern, (node, 0), {}, order)
+            if claim is None:
                 continue
-            inside = sorted(_with_reshapes_above(node, trial.claimed, users), key=order.__getitem__)
+            inside = sorted(_with_reshapes_above(node, claim[0], users), key=order.__getitem__)
             if taken.isdisjoint(inside) and _is_closed(inside, users, ends):
                 taken |= set(inside)
-                found.append(Match(name, kind, tuple(inside), trial.bound, formula))
+                found.append(Match(name, kind, tuple(inside), claim[1], formula))
     return found + _loss(graph, found, users, order)
 
 
@@ -231,51 +216,53 @@ def _roots(pattern: Pattern) -> tuple[str, ...]:
     """The base names that a match of ``pattern`` can end in."""
     if isinstance(pattern, Op):
         return pattern.names
-    options = pattern.options if isinstance(pattern, Either) else ()
+    options = pattern if isinstance(pattern, tuple) else ()
     return tuple(dict.fromkeys(name for option in options for name in _roots(option)))
 
 
-def _matches(
-    pattern: Pattern | None, place: Place, trial: _Trial, order: Mapping[Node, int]
-) -> bool:
-    """Whether ``place`` is what ``pattern`` says; what it claims and binds goes into ``trial``."""
+def _match(
+    pattern: Pattern | None, place: Place, bound: dict[str, Place], order: Mapping[Node, int]
+) -> _Claim | None:
+    """What ``place`` claims and binds beyond ``bound``; None if it is not what ``pattern`` says."""
     if pattern is None:
-        return True
-    if isinstance(pattern, Var):
-        return trial.bound.setdefault(pattern.name, place) == place
-    if isinstance(pattern, Outside):
-        within = _Trial([], {**trial.bound, pattern.name: place})
-        if trial.bound.get(pattern.name, place) != place or not _matches(
-            pattern.pattern, place, within, order
-        ):
-            return False
-        trial.bound = within.bound
-        return True
-    if isinstance(pattern, Either):
-        for option in pattern.options:
-            attempt = _Trial(list(trial.claimed), dict(trial.bound))
-            if _matches(option, place, attempt, order):
-                trial.claimed, trial.bound = attempt.claimed, attempt.bound
-                return True
-        return False
-    return _matches_operation(pattern, place[0], trial, order)
+        return [], bound
+    if isinstance(pattern, tuple):
+        tried = (_match(option, place, bound, order) for option in pattern)
+        return next((found for found in tried if found is not None), None)
+    if isinstance(pattern, Op):
+        return _match_operation(pattern, place[0], bound, order)
+    if bound.get(pattern.name, place) != place:
+        return None
+    bound = {**bound, pattern.name: place}
+    within = (
+        _match(pattern.pattern, place, bound, order)
+        if isinstance(pattern, Outside)
+        else ([], bound)
+    )
+    return None if within is None else ([], within[1])
 
 
-def _matches_operation(pattern: Op, node: Node, trial: _Trial, order: Mapping[Node, int]) -> bool:
-    """Whether ``node``, below reshapes, is the operation and has the inputs of ``pattern``."""
-    skipped = []
+def _match_operation(
+    pattern: Op, node: Node, bound: dict[str, Place], order: Mapping[Node, int]
+) -> _Claim | None:
+    """The same for ``node``, which may lie below reshapes, and its inputs."""
+    claimed = []
     while node in order and base_name(node.name()) not in pattern.names:
         if base_name(node.name()) not in _TRANSPARENT:
-            return False
-        skipped.append(node)
+            return None
+        claimed.append(node)
         node = node.next_functions[0][0]
     if node not in order or len(node.next_functions) < len(pattern.inputs):
-        return False
+        return None
     if not (pattern.any_axis or autograd_internals.is_usual(node, base_name(node.name()))):
-        return False
-    trial.claimed += [*skipped, node]
-    inputs = zip(pattern.inputs, node.next_functions, strict=False)
-    return all(_matches(inner, target, trial, order) for inner, target in inputs)
+        return None
+    claimed.append(node)
+    for inner, target in zip(pattern.inputs, node.next_functions, strict=False):
+        found = _match(inner, target, bound, order)
+        if found is None:
+            return None
+        claimed, bound = claimed + found[0], found[1]
+    return claimed, bound
 
 
 def _with_reshapes_above(

@@ -29,14 +29,10 @@ def parts_of(scene: Scene) -> list[Part]:
     """The rules of the first distribution of each kind inside a graph."""
     known: dict[object, list[Part]] = {}
     for match in log_probs_of(scene.graph, scene.matches):
-        if match.call is not None:
-            kind: object = type(match.call.dist)
-            found = known.get(kind) or parts_of_calls(scene, match)
-        else:
-            kind = _family_of(match)
-            found = known.get(kind) or _by_hand(scene, match)
-        if found:
-            known[kind] = found
+        kind: object = type(match.call.dist) if match.call is not None else _family_of(match)
+        if not known.get(kind):
+            find = _by_hand if match.call is None else parts_of_calls
+            known[kind] = find(scene, match)
     return [part for found in known.values() for part in found]
 
 

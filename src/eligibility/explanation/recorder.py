@@ -44,13 +44,8 @@ class Operation:
     sources: tuple[Source, ...]
 
 
-@dataclass(frozen=True)
-class Written:
-    """An operation that wrote in place: its name ("add_"), the shapes it wrote to, and where."""
-
-    name: str
-    shapes: tuple[tuple[int, ...], ...]
-    sources: tuple[Source, ...]
+# An operation that wrote in place: the shapes it wrote to, and where.
+Written = tuple[list[list[int]], tuple[Source, ...]]
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
@@ -102,8 +97,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         called = func.overloadpacket.__name__
         if called.endswith("_") and args:
             targets = args[0] if isinstance(args[0], (list, tuple)) else args[:1]
-            shapes = tuple(tuple(t.shape) for t in targets if isinstance(t, Tensor))
-            self.written.append(Written(called, shapes, _sources(2)))
+            shapes = [list(t.shape) for t in targets if isinstance(t, Tensor)]
+            self.written.append((shapes, _sources(2)))
         if self._is_recording():
             number = autograd_internals.latest_sequence_number()
             if number is not None:

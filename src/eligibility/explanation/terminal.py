@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,8 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
     Of several passes the short form shows one, that of a known distribution if there is one, and
     names the others.
     """
-    missing = [Text(f"{m.place}: {m.name}.grad is None: {m.reason}") for m in script.missing]
-    parts = _section("WHY .grad IS None", [*missing])
+    missing = [f"{m.place}: {m.name}.grad is None: {m.reason}" for m in script.missing]
+    parts = _section("WHY .grad IS None", map(Text, missing))
     chosen = list(script.calls)
     if sections == BRIEF and len(chosen) > 1:
         known = [call for call in chosen if call.explanation.rules]
@@ -73,8 +74,8 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
         title = Text(f"{where}{times}: {call.code}", style="bold")
         parts += [Rule(title, align="left", style="dim"), render(call.explanation, sections)]
     others = [call for call in script.calls if call not in chosen]
-    parts += _section("OTHER BACKWARD PASSES", [Text(_other(call)) for call in others])
-    parts += _section("NOTES", [Text(note) for note in script.notes])
+    parts += _section("OTHER BACKWARD PASSES", map(_other, others))
+    parts += _section("NOTES", map(Text, script.notes))
     if script.failure:
         parts += [Text(), *(Text(line) for line in script.failure.splitlines())]
     if not (script.calls or script.missing or script.failure):
@@ -84,10 +85,10 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
     return Group(*parts)
 
 
-def _other(call: BackwardCall) -> str:
+def _other(call: BackwardCall) -> Text:
     """A backward pass that is not shown, and how to ask for it."""
     option = "" if call.cell or not call.line else f"   (--line {call.line})"
-    return f"{call.place or 'never called'}: {call.code}{option}"
+    return Text(f"{call.place or 'never called'}: {call.code}{option}")
 
 
 def render(explanation: Explanation, sections: Sequence[str] = FULL) -> RenderableType:
@@ -96,13 +97,13 @@ def render(explanation: Explanation, sections: Sequence[str] = FULL) -> Renderab
     is_short = sections == BRIEF
     if "table" in sections:
         parts += _tables(explanation, is_short)
-    bodies: dict[str, list[RenderableType]] = {
-        "why": [Text(sentence) for sentence in explanation.why],
+    bodies: dict[str, Iterable[RenderableType]] = {
+        "why": map(Text, explanation.why),
         "steps": _steps(explanation) if "steps" in sections else [],
         "rule": [item for rule in _rules(explanation, is_short) for item in _rule(rule, is_short)],
         "checks": _checks(explanation.checks, is_short),
-        "expected": [_expectation(item) for item in explanation.expected],
-        "notes": [Text(note) for note in explanation.notes],
+        "expected": map(_expectation, explanation.expected),
+        "notes": map(Text, explanation.notes),
     }
     for name, body in bodies.items():
         parts += _section(_HEADINGS[name], body) if name in sections else []
@@ -145,10 +146,10 @@ def shortened(table: Table) -> Table:
     return replace(table, rows=rows, columns=columns, selected=selected, omitted=omitted)
 
 
-def _section(title: str, body: list[RenderableType]) -> list[RenderableType]:
-    if not body:
-        return []
-    return [Text(), Text(title, style="bold cyan"), Padding(Group(*body), (0, 0, 0, 2))]
+def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
+    body = list(lines)
+    heading = [Text(), Text(title, style="bold cyan")]
+    return [*heading, Padding(Group(*body), (0, 0, 0, 2))] if body else []
 
 
 def _table(table: Table, titled: bool = False) -> RenderableType:
@@ -251,12 +252,11 @@ def _rule(rule: RuleStatement, is_short: bool) -> list[RenderableType]:
         ]
         numbers = f"  {', '.join(given)}: gives {summary(rule.result, 4)}"
         return [*lines, Text(numbers), Text(f"  {rule.name}", style="dim")]
-    summands = [term for term in rule.terms if term.kind == "summand"]
-    for term in rule.terms:
-        if term.kind != "summand":
-            lines.append(Text(f"  {term.symbol} = {term.meaning} = {summary(term.value)}"))
-    for term in summands if len(summands) > 1 else ():
-        lines.append(Text(f"  {term.symbol}: {summary(term.value)}"))
+    summands = [t for t in rule.terms if t.kind == "summand"]
+    symbols = [t for t in rule.terms if t.kind != "summand"]
+    lines += [Text(f"  {t.symbol} = {t.meaning} = {summary(t.value)}") for t in symbols]
+    if len(summands) > 1:
+        lines += [Text(f"  {t.symbol}: {summary(t.value)}") for t in summands]
     lines.append(Text(f"  gives {summary(rule.result)}"))
     lines.append(Text(f"{rule.name}; {rule.reference}", style="dim"))
     if rule.conventions is not None:
@@ -275,13 +275,11 @@ def _checks(checks: Sequence[Check], is_short: bool) -> list[RenderableType]:
 
 def _check(check: Check) -> Text:
     mark = Text("✓ " if check.passed else "✗ FAILS ", style="green" if check.passed else "bold red")
-    sign = "≤" if check.passed else "not within"
-    if check.deviation == check.tolerance == 0 or check.deviation != check.deviation:
-        return mark.append(check.statement, style="not bold").append(
-            f"; {check.detail}" if check.detail else ""
-        )
-    measured = f"  (off by {check.deviation:.1e} {sign} {check.tolerance:.1e})"
-    mark.append(check.statement, style="not bold").append(measured, style="dim")
+    mark.append(check.statement, style="not bold")
+    if not (check.deviation == check.tolerance == 0 or math.isnan(check.deviation)):
+        sign = "≤" if check.passed else "not within"
+        measured = f"  (off by {check.deviation:.1e} {sign} {check.tolerance:.1e})"
+        mark.append(measured, style="dim")
     return mark.append(f"; {check.detail}" if check.detail else "")
 
 

@@ -45,8 +45,8 @@ def _drawn(part: f.Formula) -> Markup:
             return element("msqrt", _drawn(inside))
         case f.Fenced(opening, inside, closing):
             stretchy = None if f.is_tall(inside) else "false"
-            pair = (element("mo", bracket, stretchy=stretchy) for bracket in (opening, closing))
-            return element("mrow", next(pair), _drawn(inside), next(pair))
+            left, right = (element("mo", b, stretchy=stretchy) for b in (opening, closing))
+            return element("mrow", left, _drawn(inside), right)
         case f.Scripts(base, below, above, accent):
             return _scripted(base, below, above, accent)
 
@@ -56,17 +56,12 @@ def _spaced(parts: tuple[f.Formula, ...]) -> list[Markup]:
     drawn: list[Markup] = []
     for index, part in enumerate(parts):
         before = parts[index - 1] if index else None
-        if _is_function(part) and _is_factor(before):
+        if f.is_function(part) and _is_factor(before):
             drawn.append(_space(3))
-        if _is_function(before) and not isinstance(part, (f.Fenced, f.Gap)):
+        if f.is_function(before) and not isinstance(part, (f.Fenced, f.Gap)):
             drawn.append(_space(3))
         drawn.append(_drawn(part))
     return drawn
-
-
-def _is_function(part: f.Formula | None) -> bool:
-    base = part.base if isinstance(part, f.Scripts) else part
-    return isinstance(base, f.Word) and base.text in f.FUNCTIONS
 
 
 def _is_factor(part: f.Formula | None) -> bool:

@@ -19,7 +19,6 @@ from eligibility.explanation.questions.question import (
     gradient_of,
     log_prob_of,
     table,
-    title_of,
     value_of,
 )
 from eligibility.explanation.wording import number, vector
@@ -29,7 +28,7 @@ from eligibility.ops.categorical import categorical_entropy
 def not_drawn(question: Question) -> Explanation:
     weights = torch.tensor([0.69, 0.1, 0.2, 0.01], dtype=torch.float64)
     problem = make_problem(Categorical, {"probs": weights}, {}, torch.tensor(0))
-    return replace(explain_problem(problem, of="prob"), title=title_of(question))
+    return replace(explain_problem(problem, of="prob"), title=question.title)
 
 
 def hand_written_kl(question: Question) -> Explanation:

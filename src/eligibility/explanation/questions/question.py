@@ -27,13 +27,18 @@ class Question:
     where: str  # where people asked it
     answer: Callable[[Question], Explanation]
 
+    @property
+    def title(self) -> str:
+        """The first line of its answer."""
+        return f"{self.number}. {self.asked}"
+
 
 def answer(
     question: Question, why: tuple[str, ...], table: Table | None, checks: Sequence[Check]
 ) -> Explanation:
     """An explanation that is a table and what holds in it."""
     return Explanation(
-        title=title_of(question),
+        title=question.title,
         subject=Subject("question", str(question.number), ()),
         tables=() if table is None else (table,),
         why=why,
@@ -44,29 +49,16 @@ def answer(
     )
 
 
-def title_of(question: Question) -> str:
-    """The first line of its answer."""
-    return f"{question.number}. {question.asked}"
-
-
 def table(title: str, axis: str, columns: dict[str, Tensor], rows: tuple[str, ...] = ()) -> Table:
     """One column a tensor, a row an entry; what float64 rounds to nearly 0 is 0."""
     size = max(tensor.numel() for tensor in columns.values())
     roles: dict[str, Role] = {"π": "probability", "p": "probability", "q": "probability"}
-    return Table(
-        title=title,
-        axis=axis,
-        rows=rows or tuple(map(str, range(size))),
-        columns=tuple(
-            Column(name, roles.get(name, "gradient"), _clean(tensor))
-            for name, tensor in columns.items()
-        ),
-    )
-
-
-def _clean(tensor: Tensor) -> tuple[float, ...]:
-    values: list[float] = tensor.detach().reshape(-1).tolist()
-    return tuple(0.0 if abs(value) < _NOISE else value for value in values)
+    shown = []
+    for name, tensor in columns.items():
+        values: list[float] = tensor.detach().reshape(-1).tolist()
+        clean = tuple(0.0 if abs(value) < _NOISE else value for value in values)
+        shown.append(Column(name, roles.get(name, "gradient"), clean))
+    return Table(title, axis, rows or tuple(map(str, range(size))), tuple(shown))
 
 
 def gradient_of(output: Tensor, leaf: Tensor) -> Tensor:
