@@ -72,7 +72,7 @@ class Figure:
     name: str
     milliseconds: float
     of_copy: float  # ratio to COPY, the median over rounds
-    extra_peak: float | None  # at the most at once, in units of the logits' own size
+    extra_peak: float | None  # the peak of the extra memory, in units of the logits' own size
     gradient_error: float | None  # relative rms against float64
 
 
@@ -104,8 +104,6 @@ class Benchmark:
 
 def read_sizes(text: str, dtype: str) -> tuple[LogitsSize, ...]:
     """``"256x4 64x1024"`` -> sizes."""
-    if dtype not in ("float32", "bfloat16"):
-        raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     wanted, fix = "rows x categories", "write it as 256x1024"
     sizes = [
         LogitsSize(dtype, *read_factors(part, 2, "`--sizes`", wanted, fix))
@@ -129,7 +127,7 @@ def measure(
 ) -> Benchmark:
     """Measure every contestant at every size, without and with an entropy bonus.
 
-    ``budget``: seconds for the rounds of one size, of which there are three at least.
+    ``budget``: seconds for the rounds of one size; there are at least three.
     """
     for name, number in (("--rounds", rounds), ("--threads", threads)):
         if number < 1:

@@ -24,7 +24,7 @@ from eligibility.ops import memory
 from eligibility.ops.backends import plain
 
 Step = Callable[[], object]
-ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock does not show
+ROUND_SECONDS = 2e-3  # quick steps are repeated for this long, so that the clock does not show
 LEAST_ROUNDS = 3
 _CHECKED_ROWS = 16
 _PROCESS = Path("/proc/self")

@@ -66,10 +66,10 @@ def bench(
         raise InvalidValueError(
             "`--dtype`", "no --sizes", "both", "add --sizes, for instance 256x1024"
         )
-    chosen = QUICK_SIZES if quick else SIZES
-    measured = chosen if sizes is None else read_sizes(sizes, dtype or "float32")
     if dtype not in (None, "float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
+    chosen = QUICK_SIZES if quick else SIZES
+    measured = chosen if sizes is None else read_sizes(sizes, dtype or "float32")
     if plot is not None:
         from eligibility.bench.rendering import FORMATS, draw
 
@@ -121,8 +121,5 @@ def _print_backends(as_json: bool) -> None:
     from eligibility.ops.backends.selection import describe
 
     found = describe()
-    if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
-        return
-    for device, backend in found.items():
-        typer.echo(f"{device}: {backend}")
+    lines = [f"{device}: {backend}" for device, backend in found.items()]
+    typer.echo(json.dumps(found) if as_json else "\n".join(lines))

@@ -57,14 +57,14 @@ def compare(
             "one environment",
             "compare runs of the same environment",
         )
-    returns = [
+    of_a, of_b = (
         play_runs(group, episodes, seed, not stochastic, allow_modules=allow_module or ())[1]
         for group in folders
-    ]
-    result = compare_returns(returns[0], returns[1], 0 if seed is None else seed)
+    )
+    result = compare_returns(of_a, of_b, 0 if seed is None else seed)
     if plot is not None:
         names = (a.name or str(a), b.name or str(b))
-        write_atomically(plot, draw_comparison(names, (returns[0], returns[1]), result))
+        write_atomically(plot, draw_comparison(names, (of_a, of_b), result))
     if json_:
         sys.stdout.write(json.dumps({"a": str(a), "b": str(b), "result": asdict(result)}) + "\n")
     console = Console(stderr=json_)

@@ -30,9 +30,9 @@ class Search:
     """Trials, ``trial-N`` each in one folder, and Optuna's journal of them.
 
     A trial's value is the mean return over the whole training and all its seeds, so that of two
-    choices that solve the task the faster one is better. What a trial proposes depends on those
-    before it and on nothing else: a search that is stopped goes on as if it had not been. ``over``
-    has ``NAME=LOW..HIGH`` or ``NAME=VALUE``, several of the latter to choose from.
+    choices that solve the task the faster one is better. What a trial proposes depends only on the
+    trials before it, so that a stopped search continues as if it had run through. ``over`` holds
+    ``NAME=LOW..HIGH``, or ``NAME=VALUE`` once for each choice.
     """
 
     def __init__(
@@ -63,12 +63,10 @@ class Search:
         lock = FolderLock(self.folder)
         try:
             study = self._study()
-            begun = [one for one in study.trials if not one.state.is_finished()]
-            for one in begun:
-                self._try(study, one.number, one.params, jobs)
+            for begun in [one for one in study.trials if not one.state.is_finished()]:
+                self._try(study, begun, jobs)
             while len(study.trials) < trials and not self.stopped:
-                one = self._propose(study)
-                self._try(study, one.number, one.params, jobs)
+                self._try(study, self._propose(study), jobs)
             return self._summarize(study)
         finally:
             lock.release()
@@ -95,13 +93,8 @@ class Search:
         return study
 
     def _propose(self, study: Study) -> Any:
-        from optuna.samplers import TPESampler
-
-        study.sampler = TPESampler(seed=len(study.trials))
-        return study.ask(self._distributions())
-
-    def _distributions(self) -> dict[str, BaseDistribution]:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+        from optuna.samplers import TPESampler
 
         made: dict[str, BaseDistribution] = {}
         for name, values in self._space.items():
@@ -110,12 +103,14 @@ class Search:
             else:
                 kind = IntDistribution if isinstance(values[0], int) else FloatDistribution
                 made[name] = kind(*values, log=values[0] > 0)
-        return made
+        study.sampler = TPESampler(seed=len(study.trials))
+        return study.ask(made)
 
-    def _try(self, study: Study, number: int, chosen: dict[str, Any], jobs: int | None) -> None:
-        """Train with what was chosen, and tell what came of it; nothing where it was stopped."""
+    def _try(self, study: Study, trial: Any, jobs: int | None) -> None:
+        """Train with what a trial proposes, and tell how it went; nothing if it was stopped."""
         from optuna.trial import TrialState
 
+        number, chosen = trial.number, trial.params
         text = ", ".join(f"{name} {value}" for name, value in chosen.items())
         try:
             config = Config.from_options(self._env, {**self._options, **chosen})

@@ -60,6 +60,7 @@ class Seeds:
         self, folder: Path, config: Config, seeds: list[int], allow_modules: Sequence[str] = ()
     ) -> None:
         self.folder, self.config, self.seeds = folder, config, seeds
+        self._options = {n: value for n, value in asdict(config).items() if n != "seed"}
         # The environment of a sweep is named by the caller, or allowed.
         self._allowed = [*allow_modules, *modules_named([config.env, config.env_kwargs])]
         self.failed: dict[int, str] = {}
@@ -74,8 +75,7 @@ class Seeds:
             if (self._path(seed) / CONFIG).exists():
                 self._check_same(read_run_config(self._path(seed)))
         lock = FolderLock(self.folder)
-        options = {name: value for name, value in asdict(self.config).items() if name != "seed"}
-        write_atomically(self.folder / "options.json", json.dumps(options, indent=2) + "\n")
+        write_atomically(self.folder / "options.json", json.dumps(self._options, indent=2) + "\n")
         try:
             self._train(jobs)
             return self._summarize()
@@ -109,7 +109,7 @@ class Seeds:
         done = [seed for seed in self.seeds if self._is_finished(seed)]
         results = {seed: read_result(self._path(seed)) for seed in done}
         summary: dict[str, Any] = {
-            "config": {n: value for n, value in asdict(self.config).items() if n != "seed"},
+            "config": self._options,
             "solved": sum(result.solved for result in results.values()),
             "finished": [{"seed": seed, **asdict(result)} for seed, result in results.items()],
             "failed": [{"seed": seed, "error": text} for seed, text in self.failed.items()],

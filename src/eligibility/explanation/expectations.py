@@ -123,9 +123,8 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
 
 def _same_for_logits(part: Part) -> Expectation | None:
     """That probs and logits have the same gradient."""
-    if not issubclass(part.problem.family, (*CATEGORICALS, Bernoulli, Binomial)):
-        return None
-    if part.name != "logits":
+    has_logits = issubclass(part.problem.family, (*CATEGORICALS, Bernoulli, Binomial))
+    if not has_logits or part.name != "logits":
         return None
     answer = say("answer_same")
     return Expectation(say("expected_same"), answer, question=4, evidence="gradient")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from types import FrameType
 from typing import Any
 
@@ -32,15 +33,8 @@ class Names:
 
     def unique(self, tensors: Sequence[Tensor]) -> list[str]:
         """A name for each: its own, or "leaf1", "leaf2", … in order."""
-        anonymous = 0
-        names: list[str] = []
-        for tensor in tensors:
-            name = self.of(tensor)
-            if name is None:
-                anonymous += 1
-                name = f"leaf{anonymous}"
-            names.append(name)
-        return names
+        numbers = count(1)
+        return [self.of(tensor) or f"leaf{next(numbers)}" for tensor in tensors]
 
 
 def names_in(frame: FrameType) -> Names:

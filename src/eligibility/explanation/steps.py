@@ -134,14 +134,10 @@ class Writer:
         ):
             if place[0] is None and gradient is None:
                 continue  # a constant: nothing is handed on
-            edges.append(
-                Edge(
-                    target=self._end_ids.get(place, self._step_ids.get(place[0], "")),
-                    gradient=None if gradient is None else numbers_of(gradient),
-                    factor=factors[index] if index < len(factors) else "",
-                    factor_value=local[index] if index < len(local) else None,
-                )
-            )
+            target = self._end_ids.get(place, self._step_ids.get(place[0], ""))
+            handed = None if gradient is None else numbers_of(gradient)
+            factor = factors[index] if index < len(factors) else ""
+            edges.append(Edge(target, handed, factor, local[index] if index < len(local) else None))
         return tuple(edges)
 
     def _saved_inputs(self) -> dict[Place, Numbers]:

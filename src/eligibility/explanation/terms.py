@@ -17,6 +17,7 @@ from eligibility.explanation.elements import Table
 from eligibility.explanation.graph import Graph, Node, Place, inputs_of
 from eligibility.explanation.patterns import LINEAR
 from eligibility.explanation.problem import Part
+from eligibility.explanation.recognised import log_probs_of
 from eligibility.explanation.recorder import base_name
 from eligibility.explanation.tables import MOST_ROWS, column
 
@@ -91,9 +92,7 @@ def outcomes_table(
     graph: Graph, matches: Sequence[Match], parts: Sequence[Part], terms: Terms, of: str
 ) -> Table | None:
     """A row for each outcome: what was drawn, its probability, and its weight by summand."""
-    asked = [m for m in matches if m.kind == "log_prob" and m.call is not None]
-    order = {node: index for index, node in enumerate(graph.nodes)}
-    asked.sort(key=lambda match: order[match.nodes[-1]])
+    asked = [match for match in log_probs_of(graph, matches) if match.call is not None]
     if len(asked) > 1:
         values = [m.call.value for m in asked if m.call is not None and m.call.value is not None]
         log_probs = [m.call.result.detach() for m in asked if m.call is not None]

@@ -39,8 +39,7 @@ def all_actions(question: Question) -> Explanation:
             "with equal rewards, the gradient is 0.",
             "That is not a fault. It is why baselines add no bias: only differences of rewards "
             f"count. With rewards {vector(rewards.tolist())} the same sum is "
-            f"{vector(useful.tolist())}, "
-            "the exact gradient of the expected reward.",
+            f"{vector(useful.tolist())}, the exact gradient of the expected reward.",
         ),
         table("eligibility of each action, ∂ log π(a) / ∂ logits", "category", {"π": pi,
                "a = 0": scores[0], "a = 1": scores[1], "a = 2": scores[2], "Σ π_a e_a": weighted,
@@ -54,9 +53,8 @@ def all_actions(question: Question) -> Explanation:
 
 def two_ways(question: Question) -> Explanation:
     classes = supported_distributions()
-    names = {True: [], False: []}  # type: dict[bool, list[str]]
-    for cls in classes:
-        names[bool(cls.has_rsample)].append(cls.__name__)
+    both = [cls.__name__ for cls in classes if cls.has_rsample]
+    one = [cls.__name__ for cls in classes if not cls.has_rsample]
     loc = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     dist: Any = Normal(loc, 1.0)
     noise = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
@@ -69,8 +67,8 @@ def two_ways(question: Question) -> Explanation:
             "that move the support. That is REINFORCE, and it works with any reward. A gradient "
             "through the sample itself (rsample, pathwise) needs one that moves smoothly with the "
             "parameters, and a reward with a derivative.",
-            f"rsample too ({len(names[True])}): {', '.join(names[True])}.",
-            f"log_prob only ({len(names[False])}): {', '.join(names[False])}.",
+            f"rsample too ({len(both)}): {', '.join(both)}.",
+            f"log_prob only ({len(one)}): {', '.join(one)}.",
         ),
         None,
         (
@@ -97,10 +95,9 @@ def second_backward(question: Question) -> Explanation:
     return answer(
         question,
         (
-            "backward() frees the tensors that the forward pass saved, so a graph can be used "
-            "only once. The "
-            "usual reason is a distribution or a hidden state that is built once and used in "
-            "every iteration. Recompute it inside the loop, or detach() what carries over.",
+            "backward() frees the tensors that the forward pass saved, so a graph can be used only "
+            "once. The usual reason is a distribution or a hidden state that is built once and "
+            "used in every iteration. Recompute it inside the loop, or detach() what carries over.",
             "If two losses share a part, call backward() once, on their sum. retain_graph=True "
             "keeps the graph, and each further call adds to .grad: here twice the gradient.",
         ),
