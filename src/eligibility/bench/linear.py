@@ -49,7 +49,7 @@ class Step:
 
 
 class StepProcess:
-    """A method with its own inputs; to be closed."""
+    """A method with its own inputs in a separate process; close it after use."""
 
     def __init__(self, name: str, size: Size, dtype: str, entropy_coef: float, clock: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -109,7 +109,7 @@ def three_products(hidden: Tensor, weight: Tensor) -> None:
 
 
 class StepHere:
-    """The same in this process: as fast, but what it finds out about memory means little."""
+    """The same in this process: as fast, but its figures of memory mean little."""
 
     def __init__(self, name: str, size: Size, dtype: str, entropy_coef: float, clock: str) -> None:
         self._name, self._beta, self._now = name, entropy_coef, CLOCKS[clock]
@@ -158,11 +158,11 @@ class StepHere:
 
 
 def _serve(end: Connection, *arguments: Any) -> None:
-    """What the process does until nobody asks any more; whatever a method raises is told."""
+    """Answer until the parent closes the connection; an error of a method is sent as the answer."""
     *setting, threads = arguments
     torch.set_num_threads(threads)
     here: StepHere | None = None
-    with suppress(EOFError):  # nobody asks
+    with suppress(EOFError):  # the parent has closed it
         while asked := end.recv():
             try:
                 here = here or StepHere(*setting)

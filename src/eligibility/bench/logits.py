@@ -225,7 +225,7 @@ def _backward_from_gradient(problem: Problem) -> None:
 
 
 class _Empty(torch.autograd.Function):
-    """What every loss called from Python costs at least: two tensors, a node, a walk over it."""
+    """The least that a loss called from Python costs: two tensors, a node, a walk over it."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:

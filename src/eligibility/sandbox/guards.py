@@ -114,7 +114,7 @@ _PROCESSES = {
     "os.forkpty", "os.kill", "os.killpg", "pty.spawn",
 }  # fmt: skip
 # For each event: where its arguments hold paths, and the descriptors that they start at.
-_NAMED = {  # a link is meant itself
+_NAMED = {  # these act on a link itself
     "os.remove": ((0, 1),),
     "os.rmdir": ((0, 1),),
     "os.mkdir": ((0, 2),),
@@ -124,7 +124,7 @@ _NAMED = {  # a link is meant itself
     "os.link": ((0, 2), (1, 3)),  # the one that is linked could be written to as well
     "os.symlink": ((1, 2),),
 }
-_FOLLOWED = {  # what a link leads to is meant
+_FOLLOWED = {  # these act on what a link leads to
     "os.truncate": ((0, None),),
     "os.chmod": ((0, 2),),
     "os.chown": ((0, 3),),

@@ -143,8 +143,8 @@ def restrict_by_namespace(folder: Path) -> None:
     library_call("mount", where, where, None, ctypes.c_ulong(_BIND), None)
     _set_read_only(b"/", True)
     _set_read_only(where, False)
-    # What a namespace inherits from one with more privileges it cannot undo: in this second one
-    # nobody, with whatever capability, makes a file system writable again.
+    # A namespace cannot undo what it inherits from one with more privileges: in this second one no
+    # capability suffices to make a file system writable again.
     library_call("unshare", ctypes.c_int(_NEW_USERS | _NEW_MOUNTS))
     os.chdir(folder)
     give_up_privileges()

@@ -1,7 +1,7 @@
 """The folder that a program runs in: a copy of the script and of what lies next to it.
 
-Small files are copied, so that a program may overwrite them; others are links, which the kernel
-lets nobody write through. Without the kernel there are no links.
+Small files are copied, so that a program may overwrite them. The others are links; the kernel
+prevents writing through them. Without its help there are no links.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Workspace:
         return copied if copied.exists() else None
 
     def original_of(self, path: Path) -> Path | None:
-        """The file of the user's own that one is an unchanged copy of."""
+        """The user's own file of which ``path`` is an unchanged copy."""
         if not path.is_relative_to(self._target):
             return None
         original = self._above / path.relative_to(self._target)
@@ -166,7 +166,7 @@ def repository_root(folder: Path) -> Path | None:
 def _state(folder: Path) -> dict[str, tuple[int, ...]]:
     """What would be different if anything in the folder had been written to.
 
-    Links are left out: nobody writes through them, and of one that is exchanged the folder tells.
+    Links are left out: nothing can write through them, and replacing one changes its folder.
     """
     found: dict[str, tuple[int, ...]] = {}
     with suppress(OSError):

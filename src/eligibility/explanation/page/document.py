@@ -173,7 +173,7 @@ def _footer() -> Markup:
 
 
 def _asset(name: str) -> Markup:
-    """The text of a file that is part of this package, and so of nobody else's making."""
+    """The text of a file of this package, which is safe to embed as it is."""
     return Markup((files(__package__) / "assets" / name).read_text(encoding="utf-8"))
 
 

@@ -16,7 +16,7 @@ from eligibility.explanation.wording import summary
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
 
-# A picture of more boxes than this helps nobody; the list of steps remains.
+# With more boxes than this a picture does not help; the list of steps remains.
 MOST_BOXES = 60
 # Known subgraphs are drawn operation by operation if no more boxes than this come of it.
 MOST_UNFOLDED = 16
