@@ -42,6 +42,63 @@ while True:
     loss.backward()
     opt.step()
 """
+PPO = """
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import SyncVectorEnv
+from torch.distributions import Categorical
+
+STEPS = 6
+
+def net(outputs):
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, outputs))
+
+envs = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
+actor, critic = net(2), net(1)
+opt = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
+obs, _ = envs.reset(seed=1)
+obs = torch.as_tensor(obs, dtype=torch.float32)
+done = torch.zeros(2)
+while True:
+    states, actions, old, rewards, dones, values = [], [], [], [], [], []
+    for _ in range(STEPS):
+        with torch.no_grad():
+            dist = Categorical(logits=actor(obs))
+            action = dist.sample()
+            old.append(dist.log_prob(action))
+            values.append(critic(obs).flatten())
+        states.append(obs)
+        actions.append(action)
+        dones.append(done)
+        obs, reward, terminated, truncated, _ = envs.step(action.numpy())
+        obs = torch.as_tensor(obs, dtype=torch.float32)
+        rewards.append(torch.as_tensor(reward))
+        done = torch.as_tensor(1.0 * ({done}))
+    values.append(critic(obs).flatten().detach())
+    dones.append(done)
+    advantages, running = torch.zeros(STEPS, 2), torch.zeros(2)
+    for t in reversed(range(STEPS)):
+        alive = 1.0 - {alive}
+        following = values[t + 1] * (1.0 - dones[t + 1]{last})
+        running = rewards[t] + 0.99 * following - values[t] + 0.99 * 0.95 * alive * running
+        advantages[t] = running
+    flat = [torch.stack(each).flatten(0, 1) for each in (states, actions, old)]
+    targets = (advantages + torch.stack(values[:-1])).flatten()
+    order = np.random.permutation(STEPS * 2)
+    for part in np.split(order, {parts}):
+        s, a, o = (each[part] for each in flat)
+        advantage = advantages.flatten()[part]
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        dist = Categorical(logits=actor(s))
+        ratio = (dist.log_prob(a) - o).exp()
+        worse = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+        loss = -worse.mean() - 0.01 * dist.entropy().mean()
+        loss = loss + 0.5 * (critic(s).flatten() - targets[part]).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
 RESET = "if done.any(): obs, _ = envs.reset(options={'reset_mask': done})"
 
 
@@ -76,3 +133,27 @@ def test_every_mode_is_fine_without_that_step(
     assert not report.findings, report.text()
     assert report.verdict == "convention"
     assert {"gamma-t-dropped"} <= {convention.name for convention in report.conventions}
+
+
+def test_minibatches_train_on_that_step_too(tmp_path: Path) -> None:
+    """As CleanRL's ppo.py does with its own number of minibatches."""
+    path = tmp_path / "train.py"
+    options = {"done": "terminated | truncated", "alive": "dones[t + 1]", "last": "", "parts": 2}
+    path.write_text(PPO.format(**options), encoding="utf-8")
+    report = audit_here(path, max_paths=60)
+    assert {finding.rule for finding in report.findings} == {
+        "autoreset-step-trained-on", "truncation-as-termination",
+    }, report.text()  # fmt: skip
+    assert "in each minibatch" in " ".join(report.text().split())
+
+
+def test_a_sum_that_goes_on_over_that_step(tmp_path: Path) -> None:
+    """An advantage that only leaves out the value behind the batch."""
+    path = tmp_path / "train.py"
+    last = " * (t == STEPS - 1)"
+    options = {"done": "terminated | truncated", "alive": "0.0", "last": last, "parts": 1}
+    path.write_text(PPO.format(**options), encoding="utf-8")
+    report = audit_here(path, max_paths=60)
+    assert {finding.rule for finding in report.findings} == {
+        "autoreset-step-trained-on", "return-carried-over-episodes",
+    }, report.text()  # fmt: skip

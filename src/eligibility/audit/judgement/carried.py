@@ -23,7 +23,8 @@ class Carried(NamedTuple):
 
     Attributes:
         stops: Whether an end by the problem stops the sum; one by the time limit never does.
-        cut: Behind which ends the value is left out: "terminated", "ended", or "" for none.
+        cut: Behind which ends the value is left out: "terminated", "ended", "last" for one at the
+            end of the batch, or "" for none.
         next: Of which state v_i is: where i led, or that of the actor's next decision; behind its
             last one where that led, or "reset": where an ended episode's actor starts again.
         dropped: Whether the last step of the batch has the advantage 0, as of a loop up to T − 1.
@@ -36,7 +37,9 @@ class Carried(NamedTuple):
 
 
 _NEXT, _LED, _RESET = "next", "led", "reset"
-_HOW = [(True, "terminated"), (False, "terminated"), (False, "ended"), (False, "")]
+_HOW = [
+    (True, "terminated"), (False, "terminated"), (False, "ended"), (False, "last"), (False, ""),
+]  # fmt: skip
 CARRIED = {
     str(form): form
     for form in (
@@ -70,6 +73,7 @@ def carried_advantage(
     ended = {
         "terminated": evidence.terminated,
         "ended": over,
+        "last": over & last,
         "": np.zeros_like(evidence.terminated),
     }[form.cut]
     delta = evidence.reward + factors[0] * np.where(ended, 0.0, behind) - here

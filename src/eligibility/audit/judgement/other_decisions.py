@@ -51,7 +51,8 @@ def with_ignored_actions(program: AuditedProgram, evidence: Evidence) -> Explain
     everything = gather(program.survey, ignored=True)
     if everything is None or not everything.scored:
         return None
-    match = match_of(program.untold, everything.finite)
+    found = in_minibatches(program, everything.finite)
+    match = found.match if found is not None else match_of(program.untold, everything.finite)
     if match is None:
         return None
     text = "the actions that the environments ignored explain every path"
@@ -94,11 +95,10 @@ def minibatches(survey: Survey, evidence: Evidence) -> Iterator[Evidence]:
     steps = [ascents(trace, survey)[:, columns] for trace in traces]
     if len(traces) != evidence.paths or not all(np.isfinite(each).all() for each in steps):
         return
-    if not evidence.present.all():
-        if any(SHUFFLED in trace.notes for trace in traces):
-            for parts in _pieces(np.array([len(each) for each in steps]), evidence):
-                yield _of_parts(parts, steps, evidence)
-    elif len({len(each) for each in steps}) == 1:
+    if any(SHUFFLED in trace.notes for trace in traces):
+        for parts in _pieces(np.array([len(each) for each in steps]), evidence):
+            yield _of_parts(parts, steps, evidence)
+    if evidence.present.all() and len({len(each) for each in steps}) == 1:
         of_steps = np.array(steps)  # [P, U, D]
         of_steps = of_steps[:, of_steps.any(axis=(0, 2))]  # without a critic's
         found = _first_pass(of_steps, evidence) if of_steps.shape[1] > 1 else None

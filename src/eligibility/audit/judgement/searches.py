@@ -185,9 +185,10 @@ def cut_batches(line: Timeline, constants: Constants) -> Iterator[Advantage]:
 def carried(line: Timeline, constants: Constants) -> Iterator[Advantage]:
     """Generalised advantages that go on into the next episode, where the measured credit does."""
     told = constants.told
-    if told is None or RULE not in told.rules or line.single:
+    if line.single or (told is not None and RULE not in told.rules):
         return
-    constants = replace(constants, told=replace(told, rules=told.rules | {""}))
+    if told is not None:
+        constants = replace(constants, told=replace(told, rules=told.rules | {""}))
     for form in _forms(line, constants):
         if _is_plain_credit(form):
             for decay, ending in product(constants.decays_at(form.discount), CARRIED):
