@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from eligibility.audit.reporting.report import AuditReport
 from tests.audit.loop_runs import LOADED, audited
 
@@ -219,3 +220,14 @@ for step in range(100):
 """
     report = _train(tmp_path, loop)
     assert [each.rule for each in report.findings] == ["last-step-dropped"], report.text()
+
+
+def test_a_program_for_torchrun_is_its_only_process(tmp_path: Path) -> None:
+    """It asks for its rank before it loads a model, by which it is known for what it trains."""
+    script = tmp_path / "train.py"
+    rank = 'import os\nimport transformers\nrank = int(os.environ["LOCAL_RANK"])\n'
+    loop = "for _ in range(9):\n    step_on('Sing:', 2)\n    adam.step()\n    adam.zero_grad()\n"
+    script.write_text(rank + LOADED + _SCORED + loop, encoding="utf-8")
+    report = el.audit_script(script)
+    assert report.verdict == "unbiased", report.text()
+    assert "the environment variable LOCAL_RANK is not set: it is 0 here" in report.notes

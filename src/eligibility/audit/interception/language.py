@@ -22,6 +22,8 @@ _LIBRARY = "trl"
 _LOADERS = ("transformers", "datasets")
 _LOADS_MODELS = re.compile(r"^\s*(from|import) transformers\b", re.M)
 _FILES = 500  # of a program that are looked at
+# What torchrun tells its processes; the probe of language models does so, too.
+_LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class LanguageProgram(BaseException):
@@ -84,6 +86,13 @@ def imports_trainers(script: Path) -> bool:
                 own = PathFinder.find_spec(_LIBRARY, [str(script.parent)])
                 return own is None and PathFinder.find_spec(_LIBRARY) is not None
     return False
+
+
+def misses_launcher(error: BaseException) -> bool:
+    """Whether an error ends a program of language models because torchrun did not start it."""
+    return (
+        isinstance(error, KeyError) and error.args[0] in _LAUNCHED and "transformers" in sys.modules
+    )
 
 
 def notice_language(script: Path) -> None:

@@ -13,7 +13,7 @@ from eligibility.audit.choices import (
     UpdatedByHandError,
 )
 from eligibility.audit.interception.context import intercepted
-from eligibility.audit.interception.language import LanguageProgram
+from eligibility.audit.interception.language import LanguageProgram, misses_launcher
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
@@ -55,6 +55,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         place = _place_of(error)
         if recorder.updates and not job.held and not any(word in detail for word in DTYPE_WORDS):
             outcome = "updated"  # what it stops by belongs to what comes next
+        elif misses_launcher(error):
+            outcome = LANGUAGE
     learned = recorder.updates and outcome in ("updated", "finished", "work")
     if learned and not recorder.environments:
         outcome = NO_ENVIRONMENT
