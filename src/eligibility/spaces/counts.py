@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
-from eligibility.spaces.kinds import Allow, Kind, kind_of, read_masks
+from eligibility.spaces.kinds import Alternatives, kind_of
 
 
 class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
@@ -76,11 +76,9 @@ class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
         )
 
     def to_jsonable(self, sample_n: Any) -> list[list[int]]:
-        """Nested lists."""
         return np.asarray(sample_n).tolist()  # type: ignore[no-any-return]  # numpy's tolist gives Any
 
     def from_jsonable(self, sample_n: Any) -> list[Any]:
-        """Arrays from nested lists."""
         return list(np.asarray(sample_n, np.int64))
 
     def __repr__(self) -> str:
@@ -98,36 +96,23 @@ def _batch(space: Counts, n: int = 1) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(0, space.total, (n, space.bins), np.int64)
 
 
-class Units(Kind):
+class Units(Alternatives):
     """How ``total`` units are shared out over ``bins``."""
 
     have_fixed_sum = True
+    meaning = "give one number a bin, 0 for those that must stay empty"
 
     def __init__(self, total: int, bins: int) -> None:
-        self.total, self.bins = total, bins
+        self.total, self.bins, self.alternatives = total, bins, bins
         self.sizes = (total + 1,) * bins
 
     @property
     def draws(self) -> int:
-        """One a unit."""
         return self.total
 
     def member(self, number: int) -> Any:
         """All units in each bin in turn."""
         return self.total * np.eye(self.bins, dtype=np.int64)[number % self.bins]
-
-    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one number a bin: 0 keeps it empty."""
-        meaning = "give one number a bin, 0 for those that must stay empty"
-        return np.asarray(read_masks(masks, self.bins, meaning) != 0, np.uint8)
-
-    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where every bin must stay empty."""
-        return np.asarray(~codes.any(-1))
-
-    def mask(self, allow: Allow) -> Any:
-        """One number a bin."""
-        return allow(self.bins)
 
 
 @kind_of.register

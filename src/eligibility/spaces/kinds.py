@@ -79,29 +79,33 @@ def read_masks(masks: Any, width: int, meaning: str) -> np.ndarray[Any, Any]:
     return array.reshape(len(array), width)
 
 
-class Index(Kind):
-    """One of ``number`` values, counted from ``start``."""
+class Alternatives(Kind):
+    """A choice between some alternatives. A mask is one number for each: 0 forbids it."""
 
-    def __init__(self, number: int, start: int = 0) -> None:
-        self.number, self.first = number, start
-        self.sizes = (number,)
-
-    def member(self, number: int) -> Any:
-        """The values in turn."""
-        return np.int64(self.first + number % self.number)
+    alternatives: int
+    meaning: str  # of a mask, as an error says it
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one number an action: 0 forbids it."""
-        meaning = "give one number an action, 0 for those that are forbidden"
-        return np.asarray(read_masks(masks, self.number, meaning) != 0, np.uint8)
+        return np.asarray(read_masks(masks, self.alternatives, self.meaning) != 0, np.uint8)
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where every action is forbidden."""
         return np.asarray(~codes.any(-1))
 
     def mask(self, allow: Allow) -> Any:
-        """One number an action."""
-        return allow(self.number)
+        return allow(self.alternatives)
+
+
+class Index(Alternatives):
+    """One of ``number`` values, counted from ``start``."""
+
+    meaning = "give one number an action, 0 for those that are forbidden"
+
+    def __init__(self, number: int, start: int = 0) -> None:
+        self.number = self.alternatives = number
+        self.first, self.sizes = start, (number,)
+
+    def member(self, number: int) -> Any:
+        return np.int64(self.first + number % self.number)
 
 
 @kind_of.register
@@ -109,23 +113,24 @@ def _(space: spaces.Discrete) -> Index:
     return Index(int(space.n), int(space.start))
 
 
-class Indices(Kind):
+class Indices(Alternatives):
     """How many values each index can take, as an array, and where they start."""
+
+    meaning = "give one number an index of each component, 0 for those that are forbidden"
 
     def __init__(self, numbers: Any, first: Any = 0) -> None:
         self.numbers, self.first = np.asarray(numbers), np.asarray(first)
         self.sizes = tuple(int(number) for number in self.numbers.reshape(-1))
+        self.alternatives = sum(self.sizes)
 
     def member(self, number: int) -> Any:
-        """The values of each index in turn."""
         return self.first + number % self.numbers
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one a component, as a tuple or in one row: 0 forbids the index."""
-        meaning = "give one number an index of each component, 0 for those that are forbidden"
+        """A mask is one a component, as a tuple or in one row."""
         if not isinstance(masks, np.ndarray) or masks.dtype == object:
             masks = [_one_row(mask) for mask in masks]
-        return np.asarray(read_masks(masks, sum(self.sizes), meaning) != 0, np.uint8)
+        return super().codes(masks)
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Where every index of a component is forbidden."""
@@ -134,7 +139,6 @@ class Indices(Kind):
         return np.asarray((allowed == 0).any(-1))
 
     def mask(self, allow: Allow) -> Any:
-        """One number an index of each component, in one row."""
         return np.concatenate([allow(size) for size in self.sizes])
 
 
@@ -184,7 +188,6 @@ class Bits(Kind):
         return np.asarray(np.array([NEVER, ALWAYS, FREE], np.uint8)[bits.astype(int)])
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where a bit may be neither 0 nor 1."""
         return np.asarray((codes == _NEITHER).any(-1))
 
     def mask(self, allow: Allow) -> Any:
@@ -209,13 +212,7 @@ class Numbers(Kind):
 
     @property
     def sizes(self) -> tuple[int, ...]:  # type: ignore[override]  # of the bounds
-        """All are continuous."""
         return (0,) * int(np.prod(self.low.shape or (1,)))
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether every number has both bounds."""
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
 
 
 @kind_of.register

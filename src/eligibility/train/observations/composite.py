@@ -43,12 +43,10 @@ class CompositeObservations(Observations):
         self.categories = sum(part.categories for part in several) if indices_only else 0
 
     def keep(self, batch: Any) -> np.ndarray[Any, Any]:
-        """The parts in one row."""
         rows = [part.keep(batch[key]) for key, part in self._parts.items()]
         return np.concatenate([row.reshape(len(row), -1).astype(self.dtype) for row in rows], -1)
 
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
-        """See `Observations.read`."""
         keys = list(self._parts)
         if isinstance(keys[0], str):
             complete = isinstance(observation, Mapping) and set(keys) <= set(observation)
@@ -74,42 +72,28 @@ class CompositeObservations(Observations):
         return np.concatenate(rows, -1), both[0][1]
 
     def blank(self, number: int) -> np.ndarray[Any, Any]:
-        """Those of the parts."""
         rows = [part.blank(number).reshape(number, -1) for part in self._parts.values()]
         return np.concatenate([row.astype(self.dtype) for row in rows], -1)
 
     def encode(self, kept: Tensor) -> Tensor:
-        """The features of the parts."""
         if self.categories:
             return one_hot(self.indices(kept), self.features)
         return torch.cat([part.encode(own) for part, own in self._split(kept)], -1)
 
     def indices(self, kept: Tensor) -> Tensor:
-        """Those of the parts, counted on."""
-        return torch.cat(
-            [
-                part.indices(own) + start
-                for (part, own), start in zip(self._split(kept), self._starts, strict=False)
-            ],
-            -1,
-        )
+        places = zip(self._split(kept), self._starts, strict=False)
+        return torch.cat([part.indices(own) + start for (part, own), start in places], -1)
 
     def arrange(self, kept: Tensor, features: Tensor) -> Any:
-        """A dict, or a tuple, of the parts."""
         own_features = torch.split(features, [part.features for part in self._parts.values()], -1)
-        arranged = {
-            key: part.arrange(own, wide)
-            for key, (part, own), wide in zip(
-                self._parts, self._split(kept), own_features, strict=True
-            )
-        }
+        places = zip(self._parts, self._split(kept), own_features, strict=True)
+        arranged = {key: part.arrange(own, wide) for key, (part, own), wide in places}
         return arranged if isinstance(next(iter(arranged)), str) else tuple(arranged.values())
 
     def _split(self, kept: Tensor) -> Iterator[tuple[Observations, Tensor]]:
         """Each part, and its share of what was kept, in the part's own dtype and shape."""
-        for part, own in zip(
-            self._parts.values(), torch.split(kept, self._widths, -1), strict=True
-        ):
+        several = torch.split(kept, self._widths, -1)
+        for part, own in zip(self._parts.values(), several, strict=True):
             dtype = torch.from_numpy(np.empty(0, part.dtype)).dtype
             yield part, own.to(dtype).reshape(*own.shape[:-1], *part.shape)
 

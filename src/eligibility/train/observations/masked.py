@@ -39,17 +39,16 @@ class MaskedObservations(Observations):
 
     def keep(self, batch: Any) -> np.ndarray[Any, Any]:
         """`Masked` observations in one row each; others with nothing forbidden."""
-        if not isinstance(batch, Masked):
-            rows = self._inner.keep(batch)
-            return self._join(rows, np.full((len(rows), self._policy.size), FREE))
-        return self._join(self._inner.keep(batch.observation), batch.codes)
+        if isinstance(batch, Masked):
+            return self._join(self._inner.keep(batch.observation), batch.codes)
+        return self._free(self._inner.keep(batch))
 
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """See `Observations.read`; with the mask in the observation, or nothing forbidden."""
         if self._key is not None and isinstance(observation, Mapping) and self._key in observation:
             return self.read_masked(observation, observation[self._key])
         rows, several = self._inner.read(observation)
-        return self._join(rows, np.full((len(rows), self._policy.size), FREE)), several
+        return self._free(rows), several
 
     def read_masked(self, observation: Any, masks: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """See `Observations.read`; ``masks`` is one if the observation is one, else one each."""
@@ -66,19 +65,15 @@ class MaskedObservations(Observations):
         return self._join(rows, codes), several
 
     def blank(self, number: int) -> np.ndarray[Any, Any]:
-        """That of the observation, with nothing forbidden."""
-        return self._join(self._inner.blank(number), np.full((number, self._policy.size), FREE))
+        return self._free(self._inner.blank(number))
 
     def encode(self, kept: Tensor) -> Tensor:
-        """The features of the observation; the mask is none."""
         return self._inner.encode(self._own(kept))
 
     def arrange(self, kept: Tensor, features: Tensor) -> Any:
-        """The observation without its mask."""
         return self._inner.arrange(self._own(kept), features)
 
     def indices(self, kept: Tensor) -> Tensor:
-        """Those of the observation."""
         return self._inner.indices(self._own(kept))
 
     def forbidden(self, kept: Tensor) -> Tensor:
@@ -88,6 +83,9 @@ class MaskedObservations(Observations):
 
     def _own(self, kept: Tensor) -> Tensor:
         return kept[..., : self._width].reshape(*kept.shape[:-1], *self._inner.shape)
+
+    def _free(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return self._join(rows, np.full((len(rows), self._policy.size), FREE))
 
     def _join(
         self, rows: np.ndarray[Any, Any], codes: np.ndarray[Any, Any]

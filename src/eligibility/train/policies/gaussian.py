@@ -160,7 +160,7 @@ def _(kind: Numbers, space: Any, squash: bool) -> Policy | None:
         return None
     if not squash:
         return GaussianPolicy(kind.low, kind.high)
-    if not kind.is_bounded:
+    if not (np.isfinite(kind.low) & np.isfinite(kind.high)).all():
         raise InvalidValueError(
             "`squash_actions`",
             f"{space}",
