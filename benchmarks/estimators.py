@@ -120,7 +120,7 @@ class Table(nn.Module):
 
     def forward(self, state: Tensor) -> Tensor:
         """A row of the table, as a product: a linear layer of one-hot states."""
-        return (state.unsqueeze(-1) == torch.arange(3)).to(self.weight) @ self.weight
+        return (state == torch.arange(3)).to(self.weight) @ self.weight
 
 
 def process() -> TabularMDP:
@@ -139,8 +139,8 @@ def rollout_of(episodes: Trajectories) -> Rollout:
     alive = episodes.taken.T
     last = alive & ~torch.cat([alive[1:], torch.zeros_like(alive[:1])])
     return Rollout(
-        observations=episodes.states.T,
-        final_observations=episodes.final_state,
+        observations=episodes.states.T.unsqueeze(-1),
+        final_observations=episodes.final_state.unsqueeze(-1),
         actions=episodes.actions.T,
         rewards=episodes.rewards.T,
         terminated=last & episodes.terminated,

@@ -39,8 +39,11 @@ def expected_gradient(**options: Any) -> Tensor:
     for pair in itertools.product(range(len(law.values)), repeat=2):
         rollout = rollout_of(law.values[torch.tensor(pair)])
         made.load_state_dict(memory)
-        advantages = made(rollout).values.double()
-        states, actions = rollout.observations[rollout.alive], rollout.actions[rollout.alive]
+        advantages = made(rollout)[0].double()
+        states, actions = (
+            rollout.observations[rollout.alive].squeeze(-1),
+            rollout.actions[rollout.alive],
+        )
         scores = eligibility_logits(actions, LOGITS[states])
         chance = law.probs[list(pair)].prod()
         total.index_add_(0, states, chance * advantages.unsqueeze(-1) * scores / 2)
@@ -82,10 +85,10 @@ def test_bootstrapping_counts_the_predicted_value_after_a_truncation_only() -> N
     cut, ended = int((~values.terminated).nonzero()[0]), int(values.terminated.nonzero()[0])
     plain.load_state_dict(made.state_dict())
     rollout = rollout_of(values[torch.tensor([cut, ended])])
-    state = rollout.final_observations.unsqueeze(-1)
+    state = rollout.final_observations
     predicted = float(made.baselines["state-value"].predict(state)[0])
     difference = torch.zeros(rollout.alive.shape)
-    difference[rollout.alive] = made(rollout).values - plain(rollout).values
+    difference[rollout.alive] = made(rollout)[0] - plain(rollout)[0]
     length = int(rollout.alive[:, 0].sum())
     wanted = [DISCOUNT ** (length - t) * predicted for t in range(length)]
     assert difference[:length, 0].tolist() == pytest.approx(wanted, abs=1e-5)
@@ -101,7 +104,7 @@ def test_next_reward_is_the_first_that_is_not_zero_discounted_by_the_steps_to_it
     none = torch.zeros_like(alive)
     rollout = Rollout(rewards, rewards[0], rewards, rewards, none, none, alive)
     got = torch.zeros(6, 2)
-    got[alive] = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))(rollout).values
+    got[alive] = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))(rollout)[0]
     assert got.T.tolist() == [[-0.5, -1, 1, 2, 4, 0], [0.25, 0.5, 1, 2, 0, 0]]
 
 
@@ -126,19 +129,19 @@ def test_a_second_baseline_is_subtracted_from_what_the_first_left() -> None:
     )
     rollout = rollout_of(process().law(LOGITS).values[torch.tensor([0, 7])])
     rest = torch.zeros(rollout.alive.shape)
-    rest[rollout.alive] = first(rollout).values
+    rest[rollout.alive] = first(rollout)[0]
     wanted = rest - LeaveOneOut()(rest, rollout.alive)
-    torch.testing.assert_close(both(rollout).values, wanted[rollout.alive], rtol=0, atol=1e-6)
+    torch.testing.assert_close(both(rollout)[0], wanted[rollout.alive], rtol=0, atol=1e-6)
 
 
 def test_explained_variance_is_the_share_that_the_baseline_removed() -> None:
     made = estimator(baseline="time-dependent-leave-one-out")
     rollout = rollout_of(process().law(LOGITS).values[torch.tensor([0, 7])])
-    got = made(rollout)
-    plain = estimator(baseline="none")(rollout)
-    wanted = 1 - float(got.values.var(correction=0) / plain.values.var(correction=0))
-    assert got.explained_variance == pytest.approx(wanted, rel=1e-5)
-    assert plain.explained_variance == 0
+    got, explained = made(rollout)
+    plain, explained_by_none = estimator(baseline="none")(rollout)
+    wanted = 1 - float(got.var(correction=0) / plain.var(correction=0))
+    assert explained == pytest.approx(wanted, rel=1e-5)
+    assert explained_by_none == 0
 
 
 def test_normalized_returns_have_the_scale_of_all_so_far() -> None:
@@ -146,8 +149,8 @@ def test_normalized_returns_have_the_scale_of_all_so_far() -> None:
     rollouts = [rollout_of(values[torch.tensor(pair)]) for pair in ([1, 5], [0, 3], [2, 7])]
     plain = estimator(baseline="none")
     scaled = estimator(baseline="none", normalize_returns=True)  # both have seen the first
-    seen = plain(rollouts[0]).values.tolist()
+    seen = plain(rollouts[0])[0].tolist()
     for rollout in rollouts[1:]:
-        wanted = plain(rollout).values
+        wanted = plain(rollout)[0]
         seen += wanted.tolist()
-        torch.testing.assert_close(scaled(rollout).values, wanted / statistics.pstdev(seen))
+        torch.testing.assert_close(scaled(rollout)[0], wanted / statistics.pstdev(seen))

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rich.console import Console
 
 from eligibility.train.display import ProgressDisplay
-from eligibility.train.gradient import GradientStatistics, diagnose
+from eligibility.train.gradient import diagnose
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.progress import Progress
@@ -40,7 +40,7 @@ from eligibility.train.progress import Progress
 def test_says_what_goes_wrong(
     change: dict[str, float], largest: float | None, solved: bool, start: str | None
 ) -> None:
-    well = GradientStatistics(
+    well = Progress(
         gradient_norm=0.1,
         gradient_noise=0.2,
         signal_to_noise=0.3,
@@ -49,7 +49,7 @@ def test_says_what_goes_wrong(
         effective_batch=30.0,
         explained_variance=0.5,
     )
-    got = diagnose(replace(well, **change), largest, solved)
+    got = diagnose(replace(well, solved=solved, **change), largest)
     assert got is None if start is None else got is not None and got.startswith(start)
 
 

@@ -101,7 +101,7 @@ def _by_hand(rollout: Rollout) -> tuple[Tensor, Tensor]:
     plain, scores = torch.zeros(episodes, 3, 2).double(), torch.zeros(episodes, 3, 2).double()
     for episode, t in itertools.product(range(episodes), range(len(rollout.alive))):
         if rollout.alive[t, episode]:
-            state, action = rollout.observations[t, episode], rollout.actions[t, episode]
+            state, action = rollout.observations[t, episode, 0], rollout.actions[t, episode]
             scores[episode, state] += torch.eye(2).double()[action] - probs[state]
     for episode in range(episodes):
         column = rollout.rewards[:, episode]
@@ -188,11 +188,14 @@ def test_facts_of_the_gradient() -> None:
     law = process().law(LOGITS)
     rollout = rollout_of(law.values[torch.tensor([0, 7])])
     facts = estimator(rollout)
-    states, actions = rollout.observations[rollout.alive], rollout.actions[rollout.alive]
+    states, actions = (
+        rollout.observations[rollout.alive].squeeze(-1),
+        rollout.actions[rollout.alive],
+    )
     probs = network.weight.detach().softmax(-1)[states]
     own = probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
     assert facts.saturated == pytest.approx(float((1 - own < 0.01).double().mean()))
-    credited = estimator.estimator(rollout).values
+    credited = estimator.estimator(rollout)[0]
     weight = (1 - own) * credited.abs()
     wanted = float(weight.sum() ** 2 / (weight**2).sum())
     assert facts.effective_batch == pytest.approx(wanted, rel=1e-5)

@@ -62,10 +62,10 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
 def test_an_update_in_several_passes_is_the_update_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Reinforce("CartPole-v1", environments=4, hidden_sizes=(8,), entropy_coef=0.1)
     rollout = model.shards.collect(model.network, 0)
-    once = model._differentiate(rollout, rollout, Progress())
+    once = model._differentiate(rollout, rollout, Progress(), 1.0)
     wanted = gradients(model)
     monkeypatch.setattr(model.gradient, "_rows", 7)
-    several = model._differentiate(rollout, rollout, Progress())
+    several = model._differentiate(rollout, rollout, Progress(), 1.0)
     assert several.entropy == pytest.approx(once.entropy, rel=1e-6)
     for one, other in zip(gradients(model), wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)

@@ -43,7 +43,8 @@ def test_the_array_forward_is_the_network(
 ) -> None:
     made = network(observation, action, sizes, activation)
     observation.seed(0)
-    seen = torch.from_numpy(np.stack([observation.sample() for _ in range(20)]))
+    batch = np.stack([observation.sample() for _ in range(20)])
+    seen = torch.from_numpy(made.observations.keep(batch))
     exact = made.double().layers(made.observations.encode(seen).double()).detach()
     if made.constants is not None:
         exact = torch.cat([exact, made.constants.detach().expand(20, -1)], -1)

@@ -214,7 +214,7 @@ def test_it_composes_with_what_the_other_policies_do(env: str, options: dict[str
 def test_a_look_up_of_many_categories_may_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"hidden_sizes": (8, 4), "mask_actions": False, "environments": 2}
     model = Reinforce("Taxi-v4", recurrent="gru", **options)
-    seen = torch.randint(500, (12,), generator=torch.Generator().manual_seed(0))
+    seen = torch.randint(500, (12, 1), generator=torch.Generator().manual_seed(0))
     looked_up = model.network(seen)
     monkeypatch.setattr("eligibility.train.network._MANY_CATEGORIES", 1000)
     torch.testing.assert_close(looked_up, model.network(seen))

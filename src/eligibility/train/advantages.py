@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -22,16 +20,6 @@ from eligibility.train.rollout import Rollout
 
 # Of an observation, up to which state-value's system of equations is solved in reasonable time.
 _MOST_FEATURES = 2048
-
-
-@dataclass(frozen=True)
-class Advantages:
-    """What the N steps of a rollout that count are credited with."""
-
-    values: Tensor  # the advantages, float32 ``[N]``
-    # ``1 − Var(advantage)/Var(return)`` over the steps, before any scaling: 1 for a baseline that
-    # knows every return, below 0 for one that makes them noisier; NaN where all returns are equal.
-    explained_variance: float
 
 
 class AdvantageEstimator:
@@ -84,8 +72,8 @@ class AdvantageEstimator:
             return self._observations.indices(kept).long()
         return self._observations.encode(kept)
 
-    def __call__(self, rollout: Rollout) -> Advantages:
-        """The advantages of the steps that count."""
+    def __call__(self, rollout: Rollout) -> tuple[Tensor, float]:
+        """The advantages of the N steps that count, float32 ``[N]``, and the explained variance."""
         bootstrap = self._predict_after_truncations(rollout)
         returns = rewards_to_go(
             rollout.rewards,
@@ -109,7 +97,7 @@ class AdvantageEstimator:
             # All equal but for rounding: nothing to learn from, and nothing to divide by.
             rounding = torch.finfo(returns.dtype).eps * returns.abs().sum()
             advantages = torch.where(scale > rounding, advantages / scale, 0)
-        return Advantages(advantages.float(), explained)
+        return advantages.float(), explained
 
     def step_weights(self, rollout: Rollout) -> Tensor:
         """By what the update of each step is weighed, whatever its return: ``[T, 1]``."""
@@ -118,10 +106,7 @@ class AdvantageEstimator:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the baselines remember."""
-        state: dict[str, Tensor] = {}
-        for name, baseline in self.baselines.items():
-            state |= named(name, baseline.state_dict())
-        return state | self._scale_of_returns()
+        return self._named({name: b.state_dict() for name, b in self.baselines.items()})
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`."""
@@ -132,14 +117,17 @@ class AdvantageEstimator:
 
     def learned_state(self) -> dict[str, Tensor]:
         """Zeros in the shapes that `state_dict` has once a rollout was seen."""
-        state: dict[str, Tensor] = {}
-        for name, baseline in self.baselines.items():
-            state |= named(name, baseline.learned_state(self._observations.features))
-        return state | self._scale_of_returns()
+        features = self._observations.features
+        return self._named({name: b.learned_state(features) for name, b in self.baselines.items()})
 
-    def _scale_of_returns(self) -> dict[str, Tensor]:
-        """The running moments of the returns, if they are kept."""
-        return {} if self._returns is None else named("returns", self._returns.state_dict())
+    def _named(self, states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        """The states of the baselines, and the running moments of the returns, if they are kept."""
+        if self._returns is not None:
+            states["returns"] = self._returns.state_dict()
+        tensors: dict[str, Tensor] = {}
+        for part, state in states.items():
+            tensors |= named(part, state)
+        return tensors
 
     def _ends_of_credit(self, rollout: Rollout) -> Tensor:
         """After which steps nothing counts for what came before, ``[T, B]``."""
@@ -186,5 +174,6 @@ class AdvantageEstimator:
 
 
 def _explained_variance(returns: Tensor, advantages: Tensor) -> float:
+    """``1 − Var(advantage)/Var(return)``, before any scaling; NaN where all returns are equal."""
     whole = float(returns.var(correction=0))
     return 1 - float(advantages.var(correction=0)) / whole if whole > 0 else float("nan")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from eligibility.train.distributed import ALONE, Processes
 from eligibility.train.network import is_recurrent, outputs_of
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
+from eligibility.train.progress import Progress
 from eligibility.train.rollout import Rollout
 
 # An action with an eligibility below this at every output was all but certain.
@@ -40,29 +41,6 @@ _SATURATED = 0.01
 _MOST_ROWS, _LARGEST_INPUT = 2**13, 2**24
 # The same for a recurrent network, where a row costs less the more episodes there are in a pass.
 _MOST_ROWS_REMEMBERED = 2**16
-
-
-@dataclass(frozen=True)
-class GradientStatistics:
-    """What is known of a rollout's gradient once it is computed."""
-
-    gradient_norm: float  # its Euclidean norm
-    # The root of its total variance, estimated from the difference between the gradients of two
-    # halves of the episodes (or of all episodes, where a baseline of weights has them by
-    # themselves), as if episodes were independent; NaN for a single episode.
-    gradient_noise: float
-    # ``(norm² − noise²)/noise²``, at least 0: the squared length of the expected gradient in units
-    # of that variance.
-    signal_to_noise: float
-    entropy: float  # mean entropy of the policy over the rollout's steps, in nats
-    # The share of steps whose action has an eligibility below 0.01 at every output: the policy was
-    # all but certain there, and nothing can be learned.
-    saturated: float
-    # The number of steps that would tell as much if all had an equal say: ``(Σ w)²/Σ w²`` with w
-    # the size of a step's advantage times its eligibility.
-    effective_batch: float
-    # Share of the returns' variance that the baseline explains; see `Advantages`.
-    explained_variance: float
 
 
 class PolicyGradient:
@@ -92,22 +70,27 @@ class PolicyGradient:
             )
 
     def __call__(
-        self, rollout: Rollout, whole: Rollout | None = None, remaining: float = 1.0
-    ) -> GradientStatistics:
+        self,
+        rollout: Rollout,
+        whole: Rollout | None = None,
+        remaining: float = 1.0,
+        progress: Progress | None = None,
+    ) -> Progress:
         """Differentiate; afterwards each parameter's ``.grad`` is that of the whole rollout.
 
         Actions are credited in ``whole``, the episodes of all processes. ``remaining`` is the share
-        of the training that was still to come when the rollout began.
+        of the training that was still to come when the rollout began. Returns the progress with
+        what is known of the gradient.
         """
         config = self._config
         falls = config.entropy_schedule == "linear"
         entropy_coef = config.entropy_coef * (remaining if falls else 1.0)
         whole = whole or rollout
-        credited = self.estimator(whole)
-        steps, episodes = len(credited.values), whole.alive.shape[1]
+        advantages, explained_variance = self.estimator(whole)
+        steps, episodes = len(advantages), whole.alive.shape[1]
         number = steps if config.average == "steps" else episodes
         credits = torch.zeros(rollout.alive.shape)
-        credits[rollout.alive] = self._processes.own(credited.values, whole.alive)
+        credits[rollout.alive] = self._processes.own(advantages, whole.alive)
         if self.per_weight is None:
             seen, noise = self._by_halves(rollout, credits, number, entropy_coef)
         else:
@@ -119,14 +102,15 @@ class PolicyGradient:
         sums = torch.stack([x.sum() for x in (seen.entropy, saturated, weight, weight.square())])
         self._processes.add_up([sums])
         entropies, saturations, weights, squares = sums.tolist()
-        return GradientStatistics(
+        return replace(
+            progress or Progress(),
             gradient_norm=math.sqrt(squared),
             gradient_noise=math.sqrt(noise),
             signal_to_noise=max(squared - noise, 0.0) / noise if noise > 0 else math.nan,
             entropy=entropies / steps,
             saturated=saturations / steps,
             effective_batch=weights**2 / max(squares, 1e-30),
-            explained_variance=credited.explained_variance,
+            explained_variance=explained_variance,
         )
 
     def _by_halves(
@@ -277,9 +261,9 @@ _MOSTLY_SATURATED = 0.95
 _HARMFUL = -4.0
 
 
-def diagnose(found: GradientStatistics, largest_entropy: float | None, solved: bool) -> str | None:
+def diagnose(found: Progress, largest_entropy: float | None) -> str | None:
     """One sentence for the user, or None; ``largest_entropy`` is the uniform policy's, in nats."""
-    if solved:
+    if found.solved:
         return None
     if found.gradient_norm == 0:
         return (

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,10 +223,10 @@ class Reinforce:
         return replace(progress, solved=enough)
 
     def _differentiate(
-        self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float = 1.0
+        self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float
     ) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        found = self.gradient(rollout, whole, remaining)
+        found = self.gradient(rollout, whole, remaining, progress)
         if not math.isfinite(found.gradient_norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
@@ -234,8 +234,7 @@ class Reinforce:
                 "a finite number",
                 "lower the learning rate; the policy trained so far is kept",
             )
-        warning = diagnose(found, self.shards.policy.largest_entropy, progress.solved)
-        return replace(progress, **asdict(found), warning=warning)
+        return replace(found, warning=diagnose(found, self.shards.policy.largest_entropy))
 
     def predict(
         self,

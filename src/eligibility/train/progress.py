@@ -36,11 +36,17 @@ class Progress:
         entropy: Mean entropy of the policy over this rollout's steps, in nats.
         gradient_norm: Euclidean norm of this rollout's policy gradient.
         gradient_noise: The standard deviation of that gradient from one rollout to another, all
-            weights together.
-        signal_to_noise: The squared length of the expected gradient in units of its square.
-        saturated: The share of this rollout's steps at which the policy was all but certain.
-        effective_batch: The number of equally weighed steps that would tell as much as they did.
-        explained_variance: The share of the returns' variance that the baseline removed.
+            weights together, estimated from the gradients of two halves of the episodes (of each
+            episode with the baseline per-weight); NaN for a single episode.
+        signal_to_noise: ``(norm² − noise²)/noise²``, at least 0: the squared length of the expected
+            gradient in units of that variance.
+        saturated: The share of this rollout's steps whose action has an eligibility below 0.01 at
+            every output: the policy was all but certain there, and nothing can be learned.
+        effective_batch: The number of equally weighed steps that would tell as much as they did:
+            ``(Σ w)²/Σ w²`` with w the size of a step's advantage times its eligibility.
+        explained_variance: The share of the returns' variance that the baseline removed: 1 for one
+            that knows every return, below 0 for one that makes them noisier; NaN where all returns
+            are equal.
         solved: Whether the mean of the last 100 has reached `stop_at`.
         warning: What goes wrong, in a sentence; None: nothing that shows.
         training_seconds: From the first reset to the end of this rollout's or update's work.
