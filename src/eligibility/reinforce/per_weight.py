@@ -111,10 +111,9 @@ class PerWeight:
         References:
             Williams 1992, §5, for the sum of eligibilities over an episode.
         """
-        rest = {}
-        for name, gradient in gradients.items():
-            baseline = self._ratio(name, gradient[0])
-            rest[name] = gradient - baseline * eligibilities[name]
+        rest = {
+            name: g - self._ratio(name, g[0]) * eligibilities[name] for name, g in gradients.items()
+        }
         self._average(
             {name: (g * eligibilities[name]).mean(0) for name, g in gradients.items()},
             {name: e.square().mean(0) for name, e in eligibilities.items()},
@@ -141,8 +140,8 @@ class PerWeight:
 
     def _average(self, rewarded_squares: dict[str, Tensor], squares: dict[str, Tensor]) -> None:
         """Let the newest batch's moments enter the averages."""
-        newest = (rewarded_squares, squares)
-        for average, moment in zip((self.rewarded_squares, self.squares), newest, strict=True):
+        pairs = ((self.rewarded_squares, rewarded_squares), (self.squares, squares))
+        for average, moment in pairs:
             for name, value in moment.items():
                 # From the first batch on, not from 0: the start cancels in the ratio.
                 average[name] = torch.lerp(average.get(name, value), value, self.rate)

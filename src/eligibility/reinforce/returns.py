@@ -61,7 +61,7 @@ def rewards_to_go(
         Sutton & Barto 2018, eq. (3.9); Pardo et al. 2018, "Time limits in reinforcement
         learning", for the two kinds of end.
     """
-    _check(rewards, discount, terminated, truncated, bootstrap)
+    _check(rewards, discount, bootstrap, terminated=terminated, truncated=truncated)
     total = rewards.clone() if rewards.is_floating_point() else rewards.float()
     cut = truncated & ~terminated
     cut[-1] |= ~terminated[-1]
@@ -120,7 +120,7 @@ def generalized_advantages(
         estimation", eq. (16).
     """
     check_numbers(lambda_=lambda_)
-    _check(rewards, discount, terminated, truncated, None)
+    _check(rewards, discount, None, terminated=terminated, truncated=truncated)
     for name, given in (("values", values), ("next_values", next_values)):
         check_given(given, name, "pass an estimate for each step")
         check_tensors(rewards, "rewards", **{name: given})
@@ -129,25 +129,12 @@ def generalized_advantages(
     return rewards_to_go(errors, discount * lambda_, terminated=terminated, truncated=truncated)
 
 
-def _check(
-    rewards: Tensor,
-    discount: float,
-    terminated: Tensor,
-    truncated: Tensor,
-    bootstrap: Tensor | None,
-) -> None:
+def _check(rewards: Tensor, discount: float, bootstrap: Tensor | None, **ends: Tensor) -> None:
     check_numbers(discount=discount)
     check_given(rewards, "rewards", "pass the rewards of each step")
-    for name, ends in (("terminated", terminated), ("truncated", truncated)):
-        check_given(ends, name, "pass False where nothing ends")
-    check_tensors(
-        rewards,
-        "rewards",
-        rewards=rewards,
-        terminated=terminated,
-        truncated=truncated,
-        bootstrap=bootstrap,
-    )
+    for name, end in ends.items():
+        check_given(end, name, "pass False where nothing ends")
+    check_tensors(rewards, "rewards", rewards=rewards, **ends, bootstrap=bootstrap)
     if rewards.ndim == 0 or rewards.shape[0] == 0:
         raise ShapeError(
             "`rewards`",
@@ -155,7 +142,6 @@ def _check(
             "[T, *batch] with T >= 1",
             "put time on the first axis",
         )
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        check_shape(flag, rewards.shape, name, "the shape of rewards")
-    if bootstrap is not None:
-        check_shape(bootstrap, rewards.shape, "bootstrap", "the shape of rewards")
+    for name, given in {**ends, "bootstrap": bootstrap}.items():
+        if given is not None:
+            check_shape(given, rewards.shape, name, "the shape of rewards")

@@ -75,18 +75,10 @@ class StateValue(Baseline):
         return value
 
     def learned_state(self, features: int) -> dict[str, Tensor]:
-        """Weights, means and factors for observations of D numbers; see `Baseline.learned_state`.
-
-        Args:
-            features: D.
-        """
-        zeros = self.weights.new_zeros
+        """Zeros for observations of D numbers; see `Baseline.learned_state`."""
         numbers = features + self.time
-        return {
-            "weights": zeros(1 + 3 * numbers + self.units),
-            "mean": zeros(numbers),
-            "factor": zeros(numbers),
-        }
+        sizes = {"weights": 1 + 3 * numbers + self.units, "mean": numbers, "factor": numbers}
+        return {name: self.weights.new_zeros(size) for name, size in sizes.items()}
 
     def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
         numbers = self._numbers(observations, time)

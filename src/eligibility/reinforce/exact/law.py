@@ -152,11 +152,8 @@ def law(
 
 
 def _is_allowed(dist: Distribution, values: Tensor) -> Tensor:
-    """Which outcomes of a categorical family have only parts of positive probability, ``[S]``.
-
-    Asked of the probabilities, because log_prob of an impossible outcome is clamped by torch's
-    distributions and refused by masked ones.
-    """
+    """Which outcomes of a categorical family have only parts of positive probability, ``[S]``."""
+    # By the probabilities: torch clamps log_prob of an impossible outcome, a mask refuses it.
     if isinstance(dist, Categorical):
         probs = dist.probs.detach().expand(*values.shape, -1)
         allowed = probs.gather(-1, values[..., None]) > 0
@@ -197,20 +194,15 @@ def base_digits(number: Tensor, base: int, digits: int) -> Tensor:
 def _marginal_support(dist: Distribution, limit: int) -> Tensor:
     """The values that each member of the batch can take: ``[S, *event]``."""
     if isinstance(dist, Multinomial):
-        return compositions(_common_count(dist), dist.event_shape[0], limit).to(dist.probs)
+        counts = torch.unique(torch.as_tensor(dist.total_count))  # of the drop-in, a tensor
+        if len(counts) != 1:
+            raise _different_supports(dist)
+        return compositions(int(counts), dist.event_shape[0], limit).to(dist.probs)
     try:
         values = dist.enumerate_support(expand=False)
     except NotImplementedError as error:
         raise _different_supports(dist) from error
     return torch.as_tensor(values).reshape(-1, *dist.event_shape)
-
-
-def _common_count(dist: Multinomial) -> int:
-    """The number of trials; the drop-in Multinomial takes a tensor of them."""
-    counts = torch.unique(torch.as_tensor(dist.total_count))
-    if len(counts) != 1:
-        raise _different_supports(dist)
-    return int(counts)
 
 
 def _different_supports(dist: Distribution) -> UnsupportedDistributionError:
@@ -227,7 +219,5 @@ def compositions(total: int, categories: int, limit: int) -> Tensor:
     slots = total + categories - 1
     count = math.comb(slots, categories - 1)
     check_limit(count, "counts", limit, "use fewer trials or categories, or raise `limit`")
-    bars = torch.tensor(list(itertools.combinations(range(slots), categories - 1)))
-    edges = torch.nn.functional.pad(bars.reshape(count, categories - 1), (1, 0), value=-1)
-    edges = torch.nn.functional.pad(edges, (0, 1), value=slots)
-    return edges.diff(dim=1) - 1
+    several = itertools.combinations(range(slots), categories - 1)
+    return torch.tensor([(-1, *bars, slots) for bars in several]).diff(dim=1) - 1

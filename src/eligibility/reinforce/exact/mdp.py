@@ -87,7 +87,11 @@ class TabularMDP:
     horizon: int | None
 
     def __post_init__(self) -> None:
-        self._check_shapes()
+        arrows, states = torch.Size((*self.shape, self.shape[0])), torch.Size(self.shape[:1])
+        wanted = {"transition": arrows, "reward": arrows, "initial": states, "terminal": states}
+        for name, shape in wanted.items():
+            why = "as the tables are over [states, actions, states]"
+            check_shape(getattr(self, name), shape, name, why)
         _check_distribution(self.transition, "transition")
         _check_distribution(self.initial, "initial")
         if bool((self.initial[self.terminal] > 0).any()):
@@ -120,24 +124,24 @@ class TabularMDP:
         log_transition = self.transition.log().to(log_policy)
         state = self.initial.nonzero().squeeze(1)
         log_prob = self.initial[state].log().to(log_policy)
-        empty = state.new_zeros(len(state), 0)
-        history = (empty, empty, self.reward.new_zeros(len(state), 0))
+        # States, actions and rewards so far, ``[paths, steps]`` each.
+        history = [like.new_zeros(len(state), 0) for like in (state, state, self.reward)]
         episodes, log_probs = [], []
         for step in range(horizon):
             path, action, following = possible[state].nonzero(as_tuple=True)
             origin = state[path]
             arrow = (origin, action, following)
             log_prob = log_prob[path] + log_policy[origin, action] + log_transition[arrow]
-            history = tuple(  # type: ignore[assignment]  # three in, three out
+            history = [
                 torch.cat([past[path], column[:, None]], 1)
                 for past, column in zip(history, (origin, action, self.reward[arrow]), strict=True)
-            )
+            ]
             state, over = following, self.terminal[following]
             for ended, is_terminal in ((over, True), (~over & (step == horizon - 1), False)):
                 episodes.append(_pad(history, state, ended, horizon, is_terminal))
                 log_probs.append(log_prob[ended])
             state, log_prob = state[~over], log_prob[~over]
-            history = tuple(past[~over] for past in history)  # type: ignore[assignment]  # a tuple of the same length
+            history = [past[~over] for past in history]
         fields = {name: [vars(e)[name] for e in episodes] for name in vars(episodes[0])}
         values = Trajectories(**{name: torch.cat(parts) for name, parts in fields.items()})
         return Law(values, torch.cat(log_probs))
@@ -210,13 +214,6 @@ class TabularMDP:
         check_limit(shown, "trajectories", limit, "use a shorter horizon, or raise `limit`")
         return self.horizon
 
-    def _check_shapes(self) -> None:
-        arrows, states = (*self.shape, self.shape[0]), self.shape[:1]
-        wanted = {"transition": arrows, "reward": arrows, "initial": states, "terminal": states}
-        for name, shape in wanted.items():
-            why = "as the tables are over [states, actions, states]"
-            check_shape(getattr(self, name), torch.Size(shape), name, why)
-
 
 def _check_distribution(table: Tensor, name: str) -> None:
     """Raise unless the last axis holds probabilities."""
@@ -233,21 +230,18 @@ def _check_distribution(table: Tensor, name: str) -> None:
 
 
 def _pad(
-    history: tuple[Tensor, Tensor, Tensor],
-    state: Tensor,
-    ended: Tensor,
-    horizon: int,
-    is_terminal: bool,
+    history: list[Tensor], state: Tensor, ended: Tensor, horizon: int, is_terminal: bool
 ) -> Trajectories:
     """The episodes that ended at this step, padded to the horizon."""
     steps = history[0].shape[1]
-    padded = [torch.nn.functional.pad(past[ended], (0, horizon - steps)) for past in history]
-    taken = (torch.arange(horizon, device=state.device) < steps).expand(padded[0].shape)
+    states, actions, rewards = (
+        torch.nn.functional.pad(past[ended], (0, horizon - steps)) for past in history
+    )
     return Trajectories(
-        states=padded[0],
-        actions=padded[1],
-        rewards=padded[2],
-        taken=taken,
+        states,
+        actions,
+        rewards,
+        taken=(torch.arange(horizon, device=state.device) < steps).expand(states.shape),
         final_state=state[ended],
         terminated=torch.full_like(state[ended], is_terminal, dtype=torch.bool),
     )

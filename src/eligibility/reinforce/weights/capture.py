@@ -141,9 +141,10 @@ def _powers_of_two(value: Tensor) -> Tensor:
 
 def _is_row_by_row(delta: Tensor, weighted: Tensor, weights: Tensor) -> bool:
     """Weighting the samples must weight the rows: else they mix, or the rows are not samples."""
+    if not delta.numel():
+        return True
     expected = delta * weights.to(delta).reshape(-1, *[1] * (delta.ndim - 1))
-    error = (weighted - expected).abs().amax() if delta.numel() else torch.zeros(())
-    scale = expected.abs().amax() if delta.numel() else torch.zeros(())
+    error, scale = (weighted - expected).abs().amax(), expected.abs().amax()
     return not bool(error > torch.finfo(delta.dtype).eps ** 0.5 * scale)
 
 

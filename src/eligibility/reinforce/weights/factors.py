@@ -72,7 +72,6 @@ class Dense(Factors):
         return self.values[rows].clone()
 
     def mean(self, weights: Float[Tensor, " N"]) -> Tensor:
-        """``1/N Σ_n w_n e_n``."""
         total: Tensor = torch.tensordot(weights, self.values, dims=1)
         return total / self.samples
 
@@ -103,7 +102,6 @@ class OuterProduct(Factors):
         return torch.cat(x, 2), torch.cat(delta, 2)
 
     def materialize(self, rows: slice = slice(None)) -> Tensor:
-        """``δᵀ x`` of each sample."""
         x, delta = self.factors(rows)
         product = delta.mT * x if self._positions == 1 else delta.mT @ x
         return product.reshape(-1, *self.parameter.shape)
@@ -167,13 +165,11 @@ class Lookup(Factors):
     deltas: Float[Tensor, "N P D"]
 
     def materialize(self, rows: slice = slice(None)) -> Tensor:
-        """Zero but for the rows that the sample looked up."""
         index, deltas = self.index[rows], self.deltas[rows]
         table = deltas.new_zeros(len(index), *self.parameter.shape)
         return table.scatter_add_(1, index[:, :, None].expand_as(deltas), deltas)
 
     def mean(self, weights: Float[Tensor, " N"]) -> Tensor:
-        """``1/N Σ_n w_n e_n``."""
         weighted = self.deltas * weights[:, None, None]
         return self._into_table(self.index.flatten(), weighted.flatten(0, 1)) / self.samples
 
@@ -184,7 +180,6 @@ class Lookup(Factors):
         return self._into_table(row, weighted) / self.samples
 
     def squared_norm(self) -> Float[Tensor, " N"]:
-        """``‖e_n‖²`` of each sample."""
         sample, _, total = self._rows_of_samples()
         return total.new_zeros(self.samples).index_add_(0, sample, total.square().sum(1))
 
@@ -209,16 +204,13 @@ class Sum(Factors):
     parts: tuple[Factors, ...]
 
     def materialize(self, rows: slice = slice(None)) -> Tensor:
-        """The sum of the parts."""
         total = self.parts[0].materialize(rows)
         for part in self.parts[1:]:
             total += part.materialize(rows)
         return total
 
     def mean(self, weights: Float[Tensor, " N"]) -> Tensor:
-        """The sum of the parts' means."""
-        means = [part.mean(weights) for part in self.parts]
-        return torch.stack(means).sum(0)
+        return torch.stack([part.mean(weights) for part in self.parts]).sum(0)
 
     @property
     def in_memory(self) -> int:

@@ -116,9 +116,7 @@ class Comparison:
         """The errors of one estimator, by its name."""
         found = tuple(error for error in self.errors if error.estimator == estimator)
         if not found:
-            names = ", ".join(
-                repr(name) for name in dict.fromkeys(e.estimator for e in self.errors)
-            )
+            names = ", ".join(map(repr, dict.fromkeys(e.estimator for e in self.errors)))
             raise InvalidValueError("the estimator", repr(estimator), f"one of {names}", "name it")
         return found
 
@@ -197,7 +195,10 @@ def compare(
         >>> [round(comparison[name][0].bias, 3) for name in ("none", "sequence ratio")]
         [0.039, 0.0]
     """
-    _check_tables(policy, behaviour, reference)
+    language_size(policy)  # which refuses what is no language
+    for name, table in (("behaviour", behaviour), ("reference", reference)):
+        if table is not None:
+            check_shape(table, policy.shape, name, "logits over the policy's prefixes and tokens")
     if kl_coef or any(estimator.needs_reference for estimator in estimators):
         _check_divergence(estimators, reference, kl_coef)
     language = answers(policy, limit=limit)
@@ -240,14 +241,10 @@ def _moments(
     kl_coef: float,
 ) -> tuple[Float[Tensor, " P"], float]:
     """E[g] and E‖g − E g‖²."""
-    mean = torch.zeros_like(problem.scores[0, 0])
-    gradients = []
-    for start in range(0, len(groups), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        gradient = _gradients(problem, estimator, groups[chunk], kl_coef)
-        mean = mean + weights[chunk] @ gradient
-        gradients.append(gradient)
-    spread = (torch.cat(gradients) - mean).square().sum(-1)
+    chunks = torch.split(groups, _CHUNK)
+    gradients = torch.cat([_gradients(problem, estimator, chunk, kl_coef) for chunk in chunks])
+    mean = weights @ gradients
+    spread = (gradients - mean).square().sum(-1)
     if not bool(torch.isfinite(mean).all()):
         raise InvalidValueError(
             f"the estimate {estimator.name!r} of {groups.shape[1]} answers",
@@ -262,14 +259,12 @@ def _gradients(
     problem: _Problem, estimator: TokenEstimator, groups: Int[Tensor, "M G"], kl_coef: float
 ) -> Float[Tensor, "M P"]:
     """The gradient of each group's objective: one backward pass gives the weight of every token."""
-    drawn = problem.every[groups]
+    drawn, reference = problem.every[groups], problem.reference
     log_probs = drawn.log_probs(problem.policy).requires_grad_()
     batch = AnswerGroups(
         log_probs=log_probs,
         behaviour_log_probs=drawn.log_probs(problem.behaviour),
-        reference_log_probs=(
-            None if problem.reference is None else drawn.log_probs(problem.reference)
-        ),
+        reference_log_probs=None if reference is None else drawn.log_probs(reference),
         rewards=problem.rewards[groups],
         mask=drawn.mask.to(log_probs),
     )
@@ -352,13 +347,6 @@ def _rewards(reward: Reward, language: Law) -> Float[Tensor, " S"]:
             "`reward`", got, f"[{len(language)}]", "return a tensor with one number for each answer"
         )
     return given.detach().to(language.log_probs)
-
-
-def _check_tables(policy: Tensor, behaviour: Tensor, reference: Tensor | None) -> None:
-    language_size(policy)
-    for name, table in (("behaviour", behaviour), ("reference", reference)):
-        if table is not None:
-            check_shape(table, policy.shape, name, "logits over the policy's prefixes and tokens")
 
 
 def _check_divergence(
