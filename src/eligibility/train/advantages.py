@@ -75,10 +75,13 @@ class AdvantageEstimator:
     def __call__(self, rollout: Rollout) -> tuple[Tensor, float]:
         """The advantages of the N steps that count, float32 ``[N]``, and the explained variance."""
         bootstrap = self._predict_after_truncations(rollout)
+        ends = rollout.terminated  # after which nothing counts for what came before
+        if self._config.credit == "next-reward":
+            ends = ends | (rollout.rewards != 0)
         returns = rewards_to_go(
             rollout.rewards,
             self._config.discount,
-            terminated=self._ends_of_credit(rollout),
+            terminated=ends,
             truncated=rollout.truncated,
             bootstrap=bootstrap,
         )
@@ -128,12 +131,6 @@ class AdvantageEstimator:
         for part, state in states.items():
             tensors |= named(part, state)
         return tensors
-
-    def _ends_of_credit(self, rollout: Rollout) -> Tensor:
-        """After which steps nothing counts for what came before, ``[T, B]``."""
-        if self._config.credit == "next-reward":
-            return rollout.terminated | (rollout.rewards != 0)
-        return rollout.terminated
 
     def _predict_after_truncations(self, rollout: Rollout) -> Tensor | None:
         """V of the state after each truncation, ``[T, B]``; None: nothing is counted there."""

@@ -117,8 +117,4 @@ def named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def part_of(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
     """The tensors of a part, under their names in it."""
     prefix = f"{part}."
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

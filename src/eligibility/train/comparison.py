@@ -52,14 +52,8 @@ def play_runs(
 
     Without a ``seed`` each run's own is taken, so that the runs' episodes differ.
     """
-    returns = np.stack(
-        [
-            Reinforce.load(folder, env=env, allow_modules=allow_modules).play(
-                episodes, seed, deterministic
-            )
-            for folder in folders
-        ]
-    )
+    models = (Reinforce.load(run, env=env, allow_modules=allow_modules) for run in folders)
+    returns = np.stack([model.play(episodes, seed, deterministic) for model in models])
     return summarize(returns, 0 if seed is None else seed), returns
 
 

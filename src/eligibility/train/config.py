@@ -332,23 +332,21 @@ class Config:
     def check_unused_by_own_network(self) -> None:
         """Refuse options of the default network together with a network of the user's own."""
         usual = preset(self.env)
-        for option in fields(self):
-            if option.name in ("hidden_sizes", "activation", "recurrent", "convolution"):
-                value = getattr(self, option.name)
-                if value != option.default and value != usual.get(option.name):
-                    raise InvalidValueError(
-                        f"`{option.name}`",
-                        str(value),
-                        "no value when you pass your own network",
-                        "omit it, because your own network sees one step at a time"
-                        if option.name == "recurrent"
-                        else "omit it, or build it into the network",
-                    )
+        for name in ("hidden_sizes", "activation", "recurrent", "convolution"):
+            value = getattr(self, name)
+            if value not in (getattr(Config, name), usual.get(name)):
+                raise InvalidValueError(
+                    f"`{name}`",
+                    str(value),
+                    "no value when you pass your own network",
+                    "omit it, because your own network sees one step at a time"
+                    if name == "recurrent"
+                    else "omit it, or build it into the network",
+                )
 
     def _check_idle(self, name: str, used: bool, remedy: str) -> None:
         """Refuse a value that would do nothing."""
-        option = next(option for option in fields(self) if option.name == name)
-        if not used and getattr(self, name) != option.default:
+        if not used and getattr(self, name) != getattr(Config, name):  # the default
             raise InvalidValueError(
                 f"`{name}`",
                 str(getattr(self, name)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -28,11 +27,8 @@ class ProgressDisplay:
         self._warned: set[str] = set()
         status = TextColumn("{task.fields[status]}")
         columns = [BarColumn(bar_width=24), status] if console.width >= 110 else [status]
-        self._bar = Bar(
-            *columns,
-            console=console,
-            auto_refresh=False,  # a refreshing thread would compete with the training
-        )
+        # A refreshing thread would compete with the training.
+        self._bar = Bar(*columns, console=console, auto_refresh=False)
         self._task = self._bar.add_task("training", total=steps, status="")
 
     def __enter__(self) -> ProgressDisplay:
@@ -40,12 +36,7 @@ class ProgressDisplay:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._last is not None and self._last is not self._shown:
             self._draw(self._last)
         if self._console.is_terminal:
@@ -56,10 +47,7 @@ class ProgressDisplay:
         self._last = progress
         if progress.warning is not None and progress.warning not in self._warned:
             self._warned.add(progress.warning)
-            step = f"at step {progress.steps:,}"
-            self._console.print(
-                f"warning {step}: {progress.warning}", markup=False, highlight=False, soft_wrap=True
-            )
+            self._say(f"warning at step {progress.steps:,}: {progress.warning}")
         pause = _REDRAW_SECONDS if self._console.is_terminal else _LINE_SECONDS
         if time.monotonic() - self._drawn >= pause:
             self._draw(progress)
@@ -67,13 +55,14 @@ class ProgressDisplay:
     def _draw(self, progress: Progress) -> None:
         self._drawn, self._shown = time.monotonic(), progress
         if not self._console.is_terminal:
-            self._console.print(
-                f"training  {self.status(progress)}", markup=False, highlight=False, soft_wrap=True
-            )
+            self._say(f"training  {self.status(progress)}")
             return
         done = self._steps if progress.solved else progress.steps
         self._bar.update(self._task, completed=done, status=self.status(progress))
         self._bar.refresh()
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def status(self, progress: Progress) -> str:
         """Return, entropy, gradient noise, speed and the time left at most, in one line."""

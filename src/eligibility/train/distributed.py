@@ -111,9 +111,8 @@ class Processes:
         total = torch.cat([tensor.reshape(-1).double() for tensor in tensors])
         with _talking():
             dist.all_reduce(total)
-        for tensor, part in zip(
-            tensors, torch.split(total, [t.numel() for t in tensors]), strict=True
-        ):
+        parts = torch.split(total, [tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
 
     def any(self, condition: bool) -> bool:
@@ -141,24 +140,17 @@ ALONE = Processes()
 
 def current_processes() -> Processes:
     """The group that torchrun started this process in, or that the program made; else itself."""
-    if not dist.is_available():
-        return ALONE
     if not dist.is_initialized():
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return ALONE
-        _join()
+        store, rank, size = next(rendezvous("env://"))
+        # After a restart the store still has the addresses of processes that are gone.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"eligibility/{attempt}", store)
+        # gloo: environments and small networks live on the CPU.
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         atexit.register(dist.destroy_process_group)
     return Processes(dist.get_rank(), dist.get_world_size())
-
-
-def _join() -> None:
-    """Make the group of the processes that torchrun has started."""
-    store, rank, size = next(rendezvous("env://"))
-    # After a restart the store still has the addresses of processes that are gone.
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = PrefixStore(f"eligibility/{attempt}", store)
-    # gloo: environments and small networks live on the CPU.
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
 
 
 @contextmanager

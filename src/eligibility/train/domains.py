@@ -19,7 +19,6 @@ LARGEST = 1e300
 # Whole numbers up to here are exact as floating-point numbers too.
 LARGEST_WHOLE = 2**53
 
-
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 

@@ -80,11 +80,11 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     from gymnasium.vector import AutoresetMode, VectorEnv
 
     if isinstance(env, VectorEnv):
-        from eligibility.train.vectors import with_seeds_that_fit
+        from eligibility.train.vectors import Resetting, with_seeds_that_fit
 
         vector = with_seeds_that_fit(env)
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
-            vector = _resetting(vector)
+            vector = Resetting(vector)
         return EnvironmentSource(
             _name(env), True, lambda _, given: _as_is(vector, given), env.num_envs
         )
@@ -165,22 +165,3 @@ def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, An
         ) from error
     vector.spec = vector.envs[0].spec
     return vector
-
-
-def _resetting(vector: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
-    """A vector environment that does not reset itself, with somebody who does it.
-
-    The observations of a step are those before the reset: what was seen last in an episode.
-    """
-    from gymnasium.vector import VectorWrapper
-
-    class Resetting(VectorWrapper[Any, Any, Any]):
-        def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-            observations, rewards, terminated, truncated, info = self.env.step(actions)
-            over = terminated | truncated
-            if over.any():
-                observations = deepcopy(observations)  # the reset may write into the same memory
-                self.env.reset(options={"reset_mask": over})
-            return observations, rewards, terminated, truncated, info
-
-    return Resetting(vector)

@@ -13,7 +13,7 @@ computed: the closed form is what the network is differentiated with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -299,8 +299,7 @@ def per_episode_gradients(
     """Pull cotangents ``[N, P]`` at the outputs back to the weights, apart for each of B episodes.
 
     For each cotangent: parameter name → ``[B, *shape]``. One batched backward pass over all
-    episodes (``torch.func.vmap`` of ``vjp``): for a linear layer a batched matrix product; one pass
-    after the other for a network that vmap cannot take. Memory: B times the weights.
+    episodes, or one after the other for a network that vmap cannot take.
     """
     alive = rollout.alive
     steps, episodes = alive.shape
@@ -313,7 +312,7 @@ def per_episode_gradients(
     dead = ~alive.reshape(steps, episodes, *[1] * (rollout.observations.ndim - 2))
     observations = torch.where(dead, rollout.observations[:1], rollout.observations)
     parameters = {name: p.detach() for name, p in network.named_parameters()}
-    held = {**dict(network.named_buffers())}
+    held = dict(network.named_buffers())
 
     def one(seen: Tensor, *rows: Tensor) -> tuple[dict[str, Tensor], ...]:
         def outputs(weights: dict[str, Tensor]) -> Any:
@@ -328,17 +327,8 @@ def per_episode_gradients(
     try:
         return list(batched(observations, *padded))
     except RuntimeError:  # an operation of the network that vmap does not know
-        return _one_after_the_other(one, observations, padded)
-
-
-def _one_after_the_other(
-    one: Callable[..., tuple[dict[str, Tensor], ...]],
-    observations: Tensor,
-    cotangents: Sequence[Tensor],
-) -> list[dict[str, Tensor]]:
-    """The same by a loop over the episodes."""
-    rows = zip(observations.unbind(1), *(c.unbind(1) for c in cotangents), strict=True)
-    each = [one(*row) for row in rows]
+        rows = zip(observations.unbind(1), *(c.unbind(1) for c in padded), strict=True)
+        each = [one(*row) for row in rows]
     return [
         {name: torch.stack([gradients[name] for gradients in gathered]) for name in gathered[0]}
         for gathered in zip(*each, strict=True)

@@ -147,13 +147,15 @@ class Reinforce:
         callbacks = Callbacks(callback)
         self._announce(limit)
         self.shards.prepare()  # not a part of the time of training
-        with callbacks.attending(self), _threads(self.config.threads):
+        fitted = any(baseline.predicts for baseline in options_of(config.baseline))
+        all_observe = fitted or config.normalize_observations  # what every process has observed
+        with callbacks.attending(self), _threads(config.threads):
             before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
-                number = self.progress.episodes // self.config.environments
+                number = self.progress.episodes // config.environments
                 remaining = 1 - self.progress.steps / limit
                 rollout = self.shards.collect(self.network, number)
-                whole = self._processes.gather(rollout, with_observations=self._needs_observations)
+                whole = self._processes.gather(rollout, with_observations=all_observe)
                 recent = deque([*self.recent, *whole.episode_returns], maxlen=WINDOW)
                 counted = self.progress.after(whole.episode_returns, whole.steps, recent)
                 progress = self.judged(counted, recent)
@@ -209,13 +211,6 @@ class Reinforce:
             damping=config.damping,
             line_search=config.line_search,
         )
-
-    @property
-    def _needs_observations(self) -> bool:
-        """Whether every process needs to know what all of them have observed."""
-        config = self.config
-        fitted = any(baseline.predicts for baseline in options_of(config.baseline))
-        return fitted or config.normalize_observations
 
     def judged(self, progress: Progress, recent: deque[float]) -> Progress:
         """The same progress, with the judgement whether it is enough for `stop_at`."""

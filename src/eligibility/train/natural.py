@@ -105,13 +105,13 @@ def natural_step(
     gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
     if divergence == 0 or not gradient.any():
         return
-    gradient = gradient * 2.0 ** -_exponent(gradient)  # its length does not count: no bit differs
+    # Only its direction counts. Scaled by a power of 2, a saturated policy's is not 0 if squared.
+    exponent = max(math.frexp(float(gradient.abs().max()))[1], -100)
+    gradient = gradient * 2.0**-exponent
     fisher = FisherInformation(network, policy, observations, episode)
-
-    def damped(vector: Tensor) -> Tensor:
-        return fisher(vector) + damping * vector
-
-    direction = conjugate_gradient(damped, gradient, iterations, tolerance)
+    direction = conjugate_gradient(
+        lambda vector: fisher(vector) + damping * vector, gradient, iterations, tolerance
+    )
     length = (2 * divergence / (direction @ gradient)).sqrt()  # Δᵀ (F + λ) Δ = 2 divergence
     before = [parameter.detach().clone() for parameter in parameters]
     parts = unflatten(direction, parameters)
@@ -126,11 +126,6 @@ def natural_step(
             if moved <= _TOLERATED * divergence:
                 return
             length = length / 2
-
-
-def _exponent(gradient: Tensor) -> int:
-    """Scale by the largest number; otherwise a saturated policy's squared gradient would be 0."""
-    return max(math.frexp(float(gradient.abs().max()))[1], -100)
 
 
 def share_of_signal(norm: float, noise: float) -> float:

@@ -113,9 +113,8 @@ class Memory(nn.Module):
         later = torch.nn.functional.pad(episode[1:] <= episode[:-1], (1, 0))  # than the row above
         sizes = torch.bincount(later.cumsum(0)).tolist()
         state, going, outputs = self.start(sizes[0]), episode[: sizes[0]], []
-        for row, episodes in zip(
-            torch.split(inputs, sizes), torch.split(episode, sizes), strict=True
-        ):
+        rows = zip(torch.split(inputs, sizes), torch.split(episode, sizes), strict=True)
+        for row, episodes in rows:
             if len(episodes) < len(going):
                 state, going = state[torch.isin(going, episodes)], episodes
             output, state = self.step(row, state)
@@ -221,13 +220,9 @@ class RunningNormalization(nn.Module):
 
     def update(self, features: Tensor) -> None:
         """Take a batch of features ``[N, features]`` into the mean and the variance."""
-        batch = features.double()
+        batch, count = features.double(), len(features)
         mean = batch.mean(0)
         squares = (batch - mean).square_().sum(0)
-        self.merge(torch.tensor(float(len(batch)), dtype=torch.float64), mean, squares)
-
-    def merge(self, count: Tensor, mean: Tensor, squares: Tensor) -> None:
-        """Take in ``count`` observations with this mean and this sum of squared deviations."""
         total, delta = self.count + count, mean - self.mean
         self.mean += delta * (count / total)
         self.squares += squares + delta.square() * (self.count * count / total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,26 +16,22 @@ from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policies import Policy
 
 
+@dataclass(frozen=True, eq=False)
 class Predictor:
     """Observations as the environment returns them, to actions as it takes them."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        policy: Policy,
-        observations: Observations,
-        generator: torch.Generator,
-    ) -> None:
-        self._network, self._policy, self._observations = network, policy, observations
-        self._generator = generator
+    network: nn.Module
+    policy: Policy
+    observations: Observations
+    generator: torch.Generator
 
     def __call__(
         self,
         observation: Any,
         deterministic: bool,
         action_masks: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        state: Any,
+        episode_start: Any,
     ) -> Any:
         """The action for one observation, or an array of them for a batch.
 
@@ -45,21 +42,21 @@ class Predictor:
             raise InvalidValueError(
                 "`observation`", "NaN or infinity", "finite numbers", "correct the environment"
             )
-        seen, policy = torch.from_numpy(kept), self._policy
+        seen, policy = torch.from_numpy(kept), self.policy
         after: Tensor | None = None
         with torch.inference_mode():
-            if is_recurrent(self._network):
-                start = self._network.start(len(kept))
+            if is_recurrent(self.network):
+                start = self.network.start(len(kept))
                 before = _states(start, state, episode_start, several)
-                outputs, after = self._network.step(seen, before)
+                outputs, after = self.network.step(seen, before)
             else:
                 _check_no_memory(state, episode_start)
-                outputs = self._network(seen)
+                outputs = self.network(seen)
             if deterministic:
                 action = policy.mode(outputs)
             else:
                 noise = torch.empty(len(outputs), *policy.noise_shape, dtype=policy.noise_dtype)
-                policy.fill_noise(noise, self._generator)
+                policy.fill_noise(noise, self.generator)
                 action = policy.sample(outputs, noise)
         actions = policy.to_environment(action)
         actions = actions if several else policy.first(actions)
@@ -70,9 +67,9 @@ class Predictor:
     def _kept(self, observation: Any, action_masks: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """The observations as kept, and whether they are several."""
         if action_masks is None:
-            return self._observations.read(observation)
-        if isinstance(self._observations, MaskedObservations):
-            return self._observations.read_masked(observation, action_masks)
+            return self.observations.read(observation)
+        if isinstance(self.observations, MaskedObservations):
+            return self.observations.read_masked(observation, action_masks)
         raise InvalidValueError(
             "`action_masks`",
             "masks for a policy that has none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -172,6 +173,8 @@ class FolderLock:
         self._lock = FileLock(self._path, timeout=0, thread_local=False)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):  # an old lock proves nothing
+                pass
             self._lock.acquire()
         except Timeout as error:
             raise OutputError(

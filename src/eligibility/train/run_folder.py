@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import tempfile
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError, OutputError
-from eligibility.files import remove_partial_files, unwritable, write_atomically
+from eligibility.files import remove_partial_files, write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import check_trusted, missing
 from eligibility.train.events import Events, load_tensorboard
@@ -62,7 +61,6 @@ class RunFolder:
         if not resume:
             _check_new(self.path)
         self._created = not self.path.exists()
-        _prove_writable(self.path)
         self._lock = FolderLock(self.path)
         try:
             if not resume:  # another process may have begun and ended in between
@@ -183,12 +181,11 @@ def load_run(
         return Reinforce.load(path, env=env, allow_modules=allow_modules, **changes)
     check_changes(changes)
     config = asdict(read_run_config(path))
-    source = f"the run folder `{path}`"
-    if env is None:
-        check_trusted(config["env"], allow_modules, source)
-    if "env_kwargs" not in changes:
-        check_trusted(config["env_kwargs"], allow_modules, source)
-    return Reinforce(**{**config, **changes, **({} if env is None else {"env": env})})
+    changes = changes if env is None else {**changes, "env": env}
+    for name in ("env", "env_kwargs"):
+        if name not in changes:
+            check_trusted(config[name], allow_modules, f"the run folder `{path}`")
+    return Reinforce(**{**config, **changes})
 
 
 def check_packages() -> None:
@@ -209,12 +206,3 @@ def _check_new(path: Path) -> None:
             "a new folder, or an empty one",
             "continue that run with --resume, choose another folder with --out, or remove this one",
         )
-
-
-def _prove_writable(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        raise unwritable(path, error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,22 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
             )
             pool.single_observation_space, pool.observation_space  # noqa: B018  # made when read
         return pool
+
+
+class Resetting(VectorWrapper[Any, Any, Any]):
+    """A vector environment that does not reset itself, and is reset here.
+
+    The observations of a step are those before the reset: what was seen last in an episode.
+    """
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One step, and a reset where an episode has ended."""
+        observations, rewards, terminated, truncated, info = self.env.step(actions)
+        over = terminated | truncated
+        if over.any():
+            observations = deepcopy(observations)  # the reset may write into the same memory
+            self.env.reset(options={"reset_mask": over})
+        return observations, rewards, terminated, truncated, info
 
 
 class SignedSeeds(VectorWrapper[Any, Any, Any]):
