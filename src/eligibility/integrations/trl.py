@@ -132,10 +132,7 @@ class LinearLoss:
         width: int,
         function: Callable[..., Any],
     ) -> Any:
-        """What a function of the head makes of the last ``width`` tokens, within the forward pass.
-
-        There the wrappers of the model (DDP, FSDP, an adapter, autocast) have done their part.
-        """
+        """What a function of the head makes of the last ``width`` tokens, inside all wrappers."""
         trainer: Any = self
         token = input_ids[:, -width:].masked_fill(attention_mask[:, -width:] == 0, _IGNORED)
 

@@ -48,10 +48,9 @@ class Processes:
         return range(self.rank * share, (self.rank + 1) * share)
 
     def gather(self, rollout: Rollout, *, with_observations: bool) -> Rollout:
-        """The rollout of all processes, episodes in the order of the shards.
+        """The rollout of all processes in the order of the shards, but for the actions.
 
-        Actions are left as they are, this process's alone, and so are observations unless they are
-        asked for: credit does not depend on them.
+        Observations too are this process's alone unless they are asked for.
         """
         if self.size == 1:
             return rollout
@@ -86,11 +85,7 @@ class Processes:
         return spread[:, columns][alive[:, columns]]
 
     def gather_steps(self, values: Tensor, chosen: Tensor) -> Tensor:
-        """What some steps have, ``[N, *value]``, in their order in the rollout of all processes.
-
-        ``values`` ``[T', B', *value]`` are this process's; ``chosen`` ``[T, B]`` is of the rollout
-        of all.
-        """
+        """What the chosen steps ``[T, B]`` of all processes have; ``values`` are of this one's."""
         if self.size == 1:
             return values[chosen]
         width = chosen.shape[1] // self.size

@@ -67,12 +67,7 @@ class EnvironmentSource:
 
 
 def environment_source(env: EnvironmentLike) -> EnvironmentSource:
-    """The source for what the user passed as ``env``.
-
-    A vector environment may reset itself in any of Gymnasium's ways (``AutoresetMode``): a rollout
-    is the same in all of them. An environment is never stepped itself: what is played are copies,
-    or, where it cannot be copied, others that Gymnasium makes by its ``spec``.
-    """
+    """The source for what the user passed as ``env``; an environment is copied, never stepped."""
     if isinstance(env, str):
         name = env
         return EnvironmentSource(env, False, partial(make_vector, name))
@@ -125,7 +120,7 @@ def _name(env: Any) -> str:
 
 
 def _copy(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """An environment such as ``env``."""
+    """A copy, or, where that is impossible, what Gymnasium makes by the same ``spec``."""
     import gymnasium
 
     try:

@@ -83,11 +83,7 @@ def _remedy(gymnasium: Any, env: str) -> str:
 
 
 def module_of(env: str) -> str:
-    """The module that an id names to be imported; empty if it names none.
-
-    Those that ids without a prefix need, such as MiniGrid's, are known here and are not told by
-    the id; nor are EnvPool and Gymnasium.
-    """
+    """The module that an id names to be imported; empty if it names none, or one known here."""
     module = env.rpartition(":")[0]
     return "" if module in _MAKERS else module
 

@@ -21,10 +21,7 @@ def load_tensorboard() -> None:
 
 
 def record(data: bytes) -> bytes:
-    """An entry of an event file: the length, its check sum, the data, their check sum.
-
-    TensorBoard's function for it would import a quarter of a second's worth of modules.
-    """
+    """An entry of an event file; TensorBoard's function would take 0.25 s to import."""
     length = struct.pack("<Q", len(data))
     return length + _check_sum(length) + data + _check_sum(data)
 
@@ -48,11 +45,9 @@ def _crc_table() -> list[int]:
 
 
 class Events:
-    """One event file in a folder. Each event is on its way to the disk when `write` returns.
+    """One event file in a folder, without a thread, where nobody could answer a full disk.
 
-    TensorBoard's own writer does this in a thread, where a full disk ends in a traceback that
-    nobody can answer. ``steps`` is where the run stands: TensorBoard forgets what a run that was
-    killed had written after the checkpoint that it goes on from.
+    ``steps`` is where the run stands: TensorBoard forgets what a killed run wrote after that.
     """
 
     def __init__(self, folder: Path, steps: int) -> None:

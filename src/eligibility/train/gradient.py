@@ -116,10 +116,7 @@ class PolicyGradient:
     def _by_halves(
         self, rollout: Rollout, credits: Tensor, number: int, entropy_coef: float
     ) -> tuple[_Seen, float]:
-        """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone.
-
-        Two passes over half the steps each cost as much as one over all.
-        """
+        """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone."""
         for parameter in self._network.parameters():
             parameter.grad = torch.zeros_like(parameter)
         episodes = rollout.alive.shape[1]
@@ -181,11 +178,7 @@ class PolicyGradient:
     def _pass(
         self, rollout: Rollout, places: Tensor, credits: Tensor, number: int, entropy_coef: float
     ) -> _Seen:
-        """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled.
-
-        ``places``: see `_places`; ``credits``: the advantages ``[T, B]``; ``number``: what the sum
-        over the steps is divided by.
-        """
+        """What is seen at `_places`; adds their share to ``.grad`` where gradients are enabled."""
         observations = rollout.observations.flatten(0, 1)[places]
         actions, advantages = rollout.actions.flatten(0, 1)[places], credits.flatten()[places]
         outputs = outputs_of(self._network, observations, places % credits.shape[1])

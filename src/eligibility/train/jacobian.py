@@ -19,10 +19,7 @@ from eligibility.train.network_layers import Numbers
 def jacobian_of(
     network: nn.Module, observations: Tensor, episode: Tensor
 ) -> LayerJacobian | AutogradJacobian:
-    """That of outputs ``[N, P]`` in W weights, in the order of ``parameters()``, as is quickest.
-
-    ``episode`` ``[N]`` numbers each observation's episode.
-    """
+    """That of outputs ``[N, P]`` in W weights, as is quickest; ``episode`` as in `outputs_of`."""
     if isinstance(network, Network) and not network.convolutions and not is_recurrent(network):
         return LayerJacobian(network, observations)
     return AutogradJacobian(network, observations, episode)

@@ -1,15 +1,8 @@
 """Masks of the actions that an environment forbids: where they come from.
 
-===============  ==================================================================
-source           known from
-===============  ==================================================================
-the observation  a ``Dict`` space with the key ``action_mask`` (PettingZoo's habit)
-a method         ``action_masks()`` of the environment (sb3-contrib's habit)
-the info         ``info["action_mask"]`` of ``reset`` and ``step`` (Gymnasium's habit)
-===============  ==================================================================
-
-The first that an environment has is taken. What a mask looks like depends on the action space: see
-the ``codes`` of the policies.
+The first of these is taken: the entry ``action_mask`` of a ``Dict`` observation (PettingZoo's
+habit), the method ``action_masks()`` (sb3-contrib's), ``info["action_mask"]`` (Gymnasium's). What a
+mask looks like depends on the action space: see `codes` in `eligibility.spaces`.
 """
 
 from __future__ import annotations
@@ -36,10 +29,7 @@ _METHOD = "action_masks"
 def with_masks(
     vector: VectorEnv[Any, Any, Any], policy: Policy
 ) -> VectorEnv[Any, Any, Any] | MaskedVector:
-    """The environments with their masks added to the observations; unchanged if they have none.
-
-    One of them is reset, to see what its info has.
-    """
+    """The environments with masks added to their observations; unchanged if they have none."""
     source = _source(vector)
     return vector if source is None else MaskedVector(vector, policy, source)
 
@@ -50,10 +40,7 @@ def observed_mask(space: Any) -> bool:
 
 
 class MaskedVector(VectorWrapper[Any, Any, Any]):
-    """A vector environment whose observations are `Masked`.
-
-    ``source`` has the masks of all environments from observations and info; None leaves one free.
-    """
+    """A vector environment whose observations are `Masked`; ``source`` is one of `_source`."""
 
     def __init__(
         self, env: VectorEnv[Any, Any, Any], policy: Policy, source: Callable[[Any, Any], Any]
@@ -64,7 +51,6 @@ class MaskedVector(VectorWrapper[Any, Any, Any]):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """New episodes."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._going = np.ones(self.num_envs, bool)
         return self._masked(observations, info), info
@@ -91,7 +77,7 @@ class MaskedVector(VectorWrapper[Any, Any, Any]):
 
 
 def _source(vector: VectorEnv[Any, Any, Any]) -> Callable[[Any, Any], Any] | None:
-    """How to get the masks of all environments; None: they have none."""
+    """What finds all masks, with None for an environment that is free; None: there are none."""
     if observed_mask(vector.single_observation_space):
         return lambda observations, info: observations[KEY]
     several: list[Any] = getattr(vector, "envs", [])

@@ -31,10 +31,7 @@ _TOLERATED, _MOST_HALVINGS = 1.5, 10
 
 
 def sample(alive: Tensor, *, whole_episodes: bool) -> Tensor:
-    """Which of the steps ``alive`` ``[T, B]`` to average over: a few thousand are enough.
-
-    ``whole_episodes``: all steps of an episode, or none, as a recurrent network needs them.
-    """
+    """Which of the steps ``alive`` ``[T, B]`` to average over: some thousand, or whole episodes."""
     steps = alive.nonzero()
     numbers = steps[:, 1] if whole_episodes else torch.arange(len(steps))
     taken = numbers % -(-len(steps) // _LARGEST_SAMPLE) == 0
@@ -61,10 +58,7 @@ class FisherInformation:
 def conjugate_gradient(
     product: Callable[[Tensor], Tensor], target: Tensor, iterations: int, tolerance: float
 ) -> Tensor:
-    """x with ``product(x) = target``, for a symmetric positive definite ``product``.
-
-    Ends after ``iterations``, or when the residual is ``tolerance`` times the target.
-    """
+    """x with ``product(x) = target``, positive definite; ``tolerance`` is relative."""
     solution, residual = torch.zeros_like(target), target.clone()
     direction, squared = residual.clone(), residual @ residual
     goal = squared * tolerance**2

@@ -25,10 +25,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class PolicyNetwork(nn.Module):
-    """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``, whatever is between.
-
-    ``numbers`` are the features that a running normalisation, if asked for, is of.
-    """
+    """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``, whatever is between."""
 
     def __init__(
         self, observations: Observations, policy: Policy, numbers: Tensor, normalize: bool

@@ -33,10 +33,7 @@ class Predictor:
         state: Any,
         episode_start: Any,
     ) -> Any:
-        """The action for one observation, or an array of them for a batch.
-
-        With a recurrent network: a pair of that and the next state, an array of numbers.
-        """
+        """See `eligibility.Reinforce.predict`."""
         kept, several = self._kept(observation, action_masks)
         if not np.isfinite(kept).all():
             raise InvalidValueError(

@@ -109,19 +109,15 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
-    """The curves of runs, by what they have in common: all but the seed.
-
-    A group is named after its environment and, where there are several for one environment, after
-    the options in which they differ.
-    """
-    return {
-        name: [read_curve(folder) for folder in members]
-        for name, members in group_runs(folders).items()
-    }
+    """The curves of the runs in each of `group_runs`."""
+    return {name: [read_curve(run) for run in runs] for name, runs in group_runs(folders).items()}
 
 
 def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
-    """Run folders by what they have in common; see `read_groups`."""
+    """Run folders by what they have in common, all but the seed.
+
+    A group is named after its environment and the options that differ between its groups.
+    """
     configs = [asdict(read_run_config(folder)) for folder in folders]
     values: dict[tuple[str, str], set[str]] = {}  # of each option of the runs of an environment
     for config in configs:

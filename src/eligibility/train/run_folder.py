@@ -75,11 +75,7 @@ class RunFolder:
         self._saved = -math.inf if model.config.shards > 1 else time.monotonic()
 
     def _read_record(self) -> list[Progress]:
-        """The curve up to the checkpoint, and the seconds that it took.
-
-        The checkpoint is what counts. A run that was killed has written more than it knows of; a
-        curve that is missing, or ends earlier, was lost in some other way, and that is noted.
-        """
+        """The curve up to the checkpoint: a killed run wrote more. What was lost of it is noted."""
         model = self._model
         if not model.progress.steps:
             return []
@@ -119,10 +115,9 @@ class RunFolder:
             self._save()
 
     def finish(self) -> dict[str, Any]:
-        """Write everything. Returns the result as it stands in ``result.json``.
+        """Write everything and let go of the folder; return the result.
 
         With no rollout recorded nothing is written, and a folder made for this run is removed.
-        Afterwards others may write to the folder.
         """
         if self._events is not None:
             self._events.close()

@@ -111,10 +111,7 @@ class Saved:
         self._check_widths()
 
     def _check_widths(self) -> None:
-        """Raise unless the weights have the widths of the config: the file is as large as they are.
-
-        A network of those widths is about to be made.
-        """
+        """Raise unless the weights are as wide as the network that is about to be made."""
         if self._header.own_network:
             return
         config = self._header.config

@@ -16,8 +16,7 @@ from eligibility.train.seeding import Stream, derive
 class Shards:
     """This process's share of the environments; what happens in a shard depends on its number.
 
-    At first there is one environment, whose spaces are looked at: a model that is loaded to be
-    played or evaluated needs no more. Observations and policy are the same in all shards.
+    At first there is one, to look at its spaces: a model that is only evaluated needs no more.
     """
 
     def __init__(self, source: EnvironmentSource, config: Config, processes: Processes) -> None:

@@ -26,7 +26,6 @@ class OneEpisodeVector(SyncVectorEnv[Any, Any]):
         super().__init__(env_fns, copy=False, autoreset_mode=AutoresetMode.DISABLED)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step the environments whose episode goes on."""
         infos: dict[str, Any] = {}
         over = self._terminations | self._truncations
         self._rewards[over] = 0
@@ -79,7 +78,6 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode everywhere."""
         if seed is not None:
             self._pool.close()
             self._pool = self._make(seed)
@@ -90,7 +88,6 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         return self._pool.step(actions)  # type: ignore[no-any-return]  # envpool has no types
 
     def close_extras(self, **options: Any) -> None:
-        """End the threads."""
         self._pool.close()
 
     def _make(self, seed: Any) -> Any:
@@ -112,7 +109,6 @@ class Resetting(VectorWrapper[Any, Any, Any]):
     """
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step, and a reset where an episode has ended."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         over = terminated | truncated
         if over.any():
@@ -127,7 +123,6 @@ class SignedSeeds(VectorWrapper[Any, Any, Any]):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """New episodes."""
         if isinstance(seed, int):
             seed %= 2**31 - self.num_envs
         return self.env.reset(seed=seed, options=options)

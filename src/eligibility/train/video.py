@@ -30,10 +30,7 @@ SUFFIXES = tuple(_WRITERS)
 
 
 def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None) -> None:
-    """Raise unless a film of ``env``, made with the keywords, can be made and written here.
-
-    One picture is taken.
-    """
+    """Raise unless a film of ``env``, made with the keywords, can be made and written here."""
     if path.suffix not in SUFFIXES:
         raise InvalidValueError(
             "`--video`", repr(path.name), "a name that ends in .gif or .mp4", "choose another name"

@@ -27,12 +27,7 @@ _PIECE_NODES = 200
 def quadrature(
     dist: Distribution, nodes: int | None, breaks: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """Nodes ``[S, *batch]`` and log-weights ``[S]``: ``Σ_s exp(w_s + log p(y_s)) f(y_s) ≈ E f``.
-
-    Raises:
-        InvalidReinforceError: The support moves with a parameter, so E[e] is not 0.
-        UnsupportedDistributionError: The support is discrete, or not an interval.
-    """
+    """Nodes ``[S, *batch]`` and log-weights ``[S]``: ``Σ_s exp(w_s + log p(y_s)) f(y_s) ≈ E f``."""
     low, high = _interval(dist)
     like = held_tensor(dist)
     if isinstance(dist, Normal) and not breaks:

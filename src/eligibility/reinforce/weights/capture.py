@@ -36,10 +36,9 @@ class _Noted:
 def capture(
     module: nn.Module, log_prob: Callable[[], Tensor], *, verify: bool
 ) -> tuple[Tensor, dict[int, Factors]]:
-    """Run ``log_prob`` and return its value ``[N]`` and the factors by ``id(parameter)``.
+    """The value ``[N]`` of ``log_prob``, and the factors by ``id(parameter)``.
 
-    A parameter is missing if it acts, anywhere, in another way than through a noted layer whose
-    rows are the samples.
+    A parameter is missing if it also acts in another way than through a noted layer.
     """
     noted: list[_Noted] = []
     with torch.enable_grad(), _noting(module, noted):

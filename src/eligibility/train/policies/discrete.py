@@ -34,7 +34,6 @@ class CategoricalPolicy(Policy):
         self.start = start
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Standard Gumbel noise."""
         fill_gumbel(noise, generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
@@ -42,7 +41,6 @@ class CategoricalPolicy(Policy):
         return (outputs + noise).argmax(-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """``argmax z``."""
         return outputs.argmax(-1)
 
     def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
@@ -67,7 +65,6 @@ class CategoricalPolicy(Policy):
         return plain.kl(plain.log_pmf(outputs), plain.log_pmf(other))
 
     def to_environment(self, action: Tensor) -> Any:
-        """Indices, counted from the space's start."""
         indices = action.numpy()
         return indices + self.start if self.start else indices
 
@@ -84,27 +81,21 @@ class MultiCategoricalPolicy(CompositePolicy):
         self._sizes = [part.size for part in parts]
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """Those of the space: a mask is one row for all indices, or one of each."""
         return self.kind.codes(masks)
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Standard Gumbel noise, of all indices at once."""
         fill_gumbel(noise, generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """``argmax(z + g)`` of each index."""
         return self.mode(outputs + noise)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """``argmax z`` of each index."""
         return torch.stack([z.argmax(-1) for z in torch.split(outputs, self._sizes, -1)], -1)
 
     def to_environment(self, action: Tensor) -> Any:
-        """Indices in the shape of the space, counted from its start."""
         return action.numpy().reshape(-1, *self.shape) + self.start
 
     def first(self, actions: Any) -> Any:
-        """Of one array."""
         return actions[0]
 
 

@@ -43,16 +43,13 @@ class _NormalNumbers(Policy):
         self.noise_shape = self.action_shape = (self.constants,)
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Standard normal noise."""
         noise.normal_(generator=generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """``μ + σ z``."""
         mean, log_scale = outputs.chunk(2, -1)
         return mean + log_scale.exp() * noise
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """``μ``."""
         return outputs.chunk(2, -1)[0]
 
     def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
@@ -102,7 +99,6 @@ class GaussianPolicy(_NormalNumbers):
         return entropy, torch.cat([torch.zeros_like(mean), torch.ones_like(log_scale)], -1)
 
     def to_environment(self, action: Tensor) -> Any:
-        """Numbers in the environment's units and within its bounds."""
         return self._in_units(action.numpy())
 
 
@@ -139,7 +135,6 @@ class SquashedGaussianPolicy(_NormalNumbers):
         return entropy, torch.cat([slope @ weights, at_log_scale], -1)
 
     def to_environment(self, action: Tensor) -> Any:
-        """tanh, in the environment's units."""
         return self._in_units(np.tanh(action.numpy()))
 
 

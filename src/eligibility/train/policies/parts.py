@@ -44,7 +44,6 @@ class CompositePolicy(Policy):
 
     @property
     def leaves(self) -> list[Policy]:
-        """The policies that are not made of others."""
         return [leaf for part in self._parts.values() for leaf in part.leaves]
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
@@ -63,17 +62,14 @@ class CompositePolicy(Policy):
         return codes
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where a part has nothing that is allowed."""
         parts = [part.stuck(codes[:, columns]) for part, columns in self._zip(self._columns)]
         return np.asarray(np.any(parts, 0))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """The noise of each part."""
         for part, own in self._zip(torch.split(noise, self._noises, -1)):
             part.fill_noise(own.unflatten(-1, part.noise_shape or (1,)), generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """The parts' actions in one row."""
         noises = torch.split(noise, self._noises, -1)
         return self._row(
             part.sample(own, z.to(part.noise_dtype).reshape(len(z), *part.noise_shape))
@@ -81,24 +77,20 @@ class CompositePolicy(Policy):
         )
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The parts' modes in one row."""
         return self._row(part.mode(own) for part, own in self._zip(self._split(outputs)))
 
     def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
-        """Those of the parts, where their outputs are."""
         return self._join(
             part.eligibility(own, taken)
             for part, own, taken in self._zip(self._split(outputs), self._split_actions(action))
         )
 
     def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the parts' entropies; the gradients where their outputs are."""
         both = [part.entropy(own) for part, own in self._zip(self._split(outputs))]
         entropies, gradients = zip(*both, strict=True)
         return torch.stack(entropies).sum(0), self._join(gradients)
 
     def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
-        """Those of the parts: they are independent."""
         products = [part.fisher(own) for part, own in self._zip(self._split(outputs))]
 
         def product(tangent: Tensor) -> Tensor:
@@ -108,22 +100,15 @@ class CompositePolicy(Policy):
         return product
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
-        """The sum of the parts'."""
         both = self._zip(self._split(outputs), self._split(other))
         return torch.stack([part.divergence(own, new) for part, own, new in both]).sum(0)
 
     def to_environment(self, action: Tensor) -> Any:
-        """A dict, or a tuple, of the parts' batches."""
-        actions = {
-            key: part.to_environment(own)
-            for (key, part), own in zip(
-                self._parts.items(), self._split_actions(action), strict=True
-            )
-        }
+        parts = zip(self._parts.items(), self._split_actions(action), strict=True)
+        actions = {key: part.to_environment(own) for (key, part), own in parts}
         return actions if isinstance(next(iter(actions)), str) else tuple(actions.values())
 
     def first(self, actions: Any) -> Any:
-        """A dict, or a tuple, of the parts' first actions."""
         if isinstance(actions, dict):
             return {key: part.first(actions[key]) for key, part in self._parts.items()}
         return tuple(part.first(own) for part, own in self._zip(actions))
@@ -189,22 +174,19 @@ def _part_of(mask: Any, key: Any) -> Any:
 
 def policy_for(space: Any, squash: bool = False) -> Policy:
     """The policy for the action space of one environment."""
-    policy = _policy(space, squash)
-    if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
-        raise InvalidValueError(
-            "`squash_actions`", "True", "a Box among the actions", f"{space} has none: omit it"
-        )
-    return policy
 
-
-def _policy(space: Any, squash: bool) -> Policy:
     def of_leaf(leaf: Any, place: str) -> Policy:
         policy = policy_of(kind_of(leaf), leaf, squash)
         if policy is None:
             raise _unsupported(leaf, place)
         return policy
 
-    return built_of(space, of_leaf, CompositePolicy)
+    policy = built_of(space, of_leaf, CompositePolicy)
+    if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
+        raise InvalidValueError(
+            "`squash_actions`", "True", "a Box among the actions", f"{space} has none: omit it"
+        )
+    return policy
 
 
 def _unsupported(space: Any, place: str) -> EligibilityError:

@@ -107,7 +107,6 @@ class MultinomialPolicy(Policy):
         return self.total * plain.kl(plain.log_pmf(outputs), plain.log_pmf(other))
 
     def to_environment(self, action: Tensor) -> Any:
-        """The counts."""
         return action.numpy()
 
 
@@ -144,7 +143,6 @@ class BernoulliPolicy(Policy):
         return self.mode(outputs + noise)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """1 where ``l > 0``."""
         return (outputs > 0).to(self.action_dtype)
 
     def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
@@ -168,7 +166,6 @@ class BernoulliPolicy(Policy):
         return (torch.sigmoid(own) * (own - new) - softplus(own) + softplus(new)).sum(-1)
 
     def to_environment(self, action: Tensor) -> Any:
-        """Bits in the shape of the space."""
         return action.numpy().reshape(-1, *self.shape)
 
 
