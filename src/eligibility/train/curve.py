@@ -100,10 +100,8 @@ def draw_comparison(
 
 def returns_at(run: Sequence[Progress], steps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The mean return of a run at each of ``steps``; constant before its first rollout."""
-    values: np.ndarray[Any, Any] = np.interp(
-        steps, [row.steps for row in run], [row.mean_return for row in run]
-    )
-    return values
+    means = [row.mean_return for row in run]
+    return np.asarray(np.interp(steps, [row.steps for row in run], means))
 
 
 def _axes(title: str) -> tuple[Any, Any]:

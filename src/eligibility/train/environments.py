@@ -182,9 +182,8 @@ def _in_file(path: str, name: str) -> Any:
 def horizon(vector: VectorEnv[Any, Any, Any], max_episode_steps: int | None) -> int:
     """The number of steps after which an episode is cut."""
     own = vector.spec.max_episode_steps if vector.spec is not None else None
-    return min(
-        (limit for limit in (max_episode_steps, own) if limit is not None), default=DEFAULT_HORIZON
-    )
+    limits = [limit for limit in (max_episode_steps, own) if limit is not None]
+    return min(limits, default=DEFAULT_HORIZON)
 
 
 def reward_threshold(vector: VectorEnv[Any, Any, Any]) -> float | None:

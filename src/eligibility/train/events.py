@@ -14,12 +14,6 @@ from eligibility.files import unwritable
 from eligibility.train.progress import Progress, metrics
 
 
-def load_tensorboard() -> None:
-    """Load what is needed of TensorBoard, before a training's clock runs."""
-    import tensorboard.compat.proto.event_pb2
-    import tensorboard.compat.proto.summary_pb2  # noqa: F401  # loaded before the clock starts
-
-
 def record(data: bytes) -> bytes:
     """An entry of an event file; TensorBoard's function would take 0.25 s to import."""
     length = struct.pack("<Q", len(data))

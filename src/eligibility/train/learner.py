@@ -349,7 +349,7 @@ class Reinforce:
         """
         saved = saving.read(path, changes)
         saved.check_code(env, network, allow_modules, changes)
-        options = saved.options(changes)
+        options = {**saved.options, **changes}
         name = options.pop("env")
         model = cls(name if env is None else env, network=network, **options)
         saved.restore(model)

@@ -183,7 +183,7 @@ class ArrayForward:
         return self._outputs if forbidden is None else self._outputs + forbidden
 
     @staticmethod
-    def pays_off(network: nn.Module, rows: int) -> bool:
+    def pays_off(network: nn.Module, rows: int) -> TypeGuard[Network]:
         """Whether it is the faster one: small layers, for which BLAS does not start threads."""
         if not isinstance(network, Network) or network.convolutions or network.memory is not None:
             return False
@@ -217,7 +217,6 @@ def acting(network: nn.Module, rows: int) -> Callable[[Tensor], Tensor]:
     if is_recurrent(network):
         return RecurrentForward(network, rows)
     if ArrayForward.pays_off(network, rows):
-        assert isinstance(network, Network)
         return ArrayForward(network, rows)
     forward: Callable[[Tensor], Tensor] = torch.inference_mode()(network.__call__)
     return forward

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eligibility.train.config import Config
+from eligibility.train.masks import KEY, MaskedVector, observed_mask, with_masks
 from eligibility.train.observations import Observations, observations_for
+from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policies import Policy, policy_for
 
 if TYPE_CHECKING:
@@ -26,18 +28,11 @@ def interface(vector: VectorEnv[Any, Any, Any], config: Config) -> Interface:
     policy = policy_for(vector.single_action_space, config.squash_actions)
     space: Any = vector.single_observation_space
     keys = config.observation_keys
-    if not config.mask_actions:
-        return Interface(
-            vector, observations_for(space, keys, scale=config.scale_observations), policy
-        )
-    from eligibility.train.masks import KEY, MaskedVector, observed_mask, with_masks
-    from eligibility.train.observations.masked import MaskedObservations
-
-    key = KEY if observed_mask(space) else None
+    key = KEY if config.mask_actions and observed_mask(space) else None
     if key is not None and keys is None:
         keys = tuple(name for name in space.spaces if name != key)
     observations = observations_for(space, keys, scale=config.scale_observations)
-    masked = with_masks(vector, policy)
+    masked = with_masks(vector, policy) if config.mask_actions else vector
     if isinstance(masked, MaskedVector):
         observations = MaskedObservations(observations, policy, key)
     return Interface(masked, observations, policy)

@@ -29,7 +29,7 @@ from eligibility.errors import InvalidValueError, OutputError
 from eligibility.files import remove_partial_files, write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import check_trusted, missing
-from eligibility.train.events import Events, load_tensorboard
+from eligibility.train.events import Events
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
 from eligibility.train.record import (
@@ -123,21 +123,22 @@ class RunFolder:
             self._events.close()
         unused = self._created and not self._rows
         try:
-            return self._finish() if self._rows else self._result()
+            if self._rows:
+                self._save()
+                self._draw()
+            return self._result()
         finally:
             self._lock.release(remove=unused)
             if unused:
                 with suppress(OSError):  # it may hold a config: then a disk was full right after
                     self.path.rmdir()
 
-    def _finish(self) -> dict[str, Any]:
-        self._save()
+    def _draw(self) -> None:
         from eligibility.train.curve import draw_curve
 
         title = f"REINFORCE on {self._model.config.env}, seed {self._model.config.seed}"
         picture = draw_curve(self._rows, self._model.stop_at, title)
         write_atomically(self.path / "curve.png", picture)
-        return self._result()
 
     def _result(self) -> dict[str, Any]:
         last = self._model.progress
@@ -188,7 +189,8 @@ def check_packages() -> None:
     for package in ("matplotlib", "safetensors", "tensorboard"):
         if importlib.util.find_spec(package) is None:
             raise missing(package)
-    load_tensorboard()
+    import tensorboard.compat.proto.event_pb2
+    import tensorboard.compat.proto.summary_pb2  # noqa: F401  # what `Events` needs
 
 
 def _check_new(path: Path) -> None:

@@ -79,10 +79,7 @@ class Saved:
 
     def __init__(self, path: Path, tensors: dict[str, Tensor], header: Header) -> None:
         self._path, self._tensors, self._header = path, tensors, header
-
-    def options(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Those to make the model with."""
-        return {**asdict(self._header.config), **changes}
+        self.options = asdict(header.config)
 
     def check_code(
         self, env: Any, network: Any, allow_modules: Collection[str], changes: dict[str, Any]

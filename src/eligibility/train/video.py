@@ -7,6 +7,7 @@ import io
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,23 +51,16 @@ def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None)
 
 def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = True) -> float:
     """Play one episode and write what it looks like; returns its undiscounted return."""
-    check_video(path, model.config.env, model.config.env_kwargs)
-    frames, rate, total = _play(model, seed, deterministic)
+    config = model.config
+    check_video(path, config.env, config.env_kwargs)
+    frames: list[Any] = []
+    with closing(_visible(config.env, config.env_kwargs)) as vector:
+        _film(vector, frames)
+        collector = Collector(interface(vector, config), model.horizon)
+        total = float(play(collector, model.network, seed, deterministic, episodes=1)[0])
+    rate = float(vector.metadata.get("render_fps") or _RATE)
     write_atomically(path, _gif(frames, rate) if path.suffix == ".gif" else _mp4(frames, rate))
     return total
-
-
-def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], float, float]:
-    """The pictures of an episode, how many a second, and its return."""
-    frames: list[Any] = []
-    vector = _visible(model.config.env, model.config.env_kwargs)
-    _film(vector, frames)
-    try:
-        collector = Collector(interface(vector, model.config), model.horizon)
-        total = float(play(collector, model.network, seed, deterministic, episodes=1)[0])
-    finally:
-        vector.close()
-    return frames, float(vector.metadata.get("render_fps") or _RATE), total
 
 
 def _visible(env: str, keywords: Mapping[str, Any] | None) -> Any:
