@@ -4,18 +4,8 @@ A baseline is called with the returns of independent episodes, time first and ep
 answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``. The
 rows need not be times: with several answers to each of several prompts, `LeaveOneOut` can be told.
 
-============================  ================================================  ====
-baseline of episode i         value                                             bias
-============================  ================================================  ====
-``NoBaseline``                0                                                 none
-``MovingAverage``             exponential average over earlier batches          none
-``LeaveOneOut``               mean of the other episodes, over all their steps  none
-``LeaveOneOut("groups")``     mean of the others in the same row                none
-``TimeDependentLeaveOneOut``  mean of the other episodes at the same time step  none
-``StateValue``                what earlier batches predict for the state        none
-============================  ================================================  ====
-
-The mean that includes the own episode is not among them: it shrinks the gradient by exactly 1/N.
+All are unbiased. The mean that includes the own episode is not among them: it shrinks the gradient
+by exactly 1/N.
 """
 
 from __future__ import annotations

@@ -51,6 +51,10 @@ def _option(default: Any, domain: Domain, help: str) -> Any:
     return field(default=default, metadata={"domain": domain, "help": help})
 
 
+def _flag(default: bool, help: str) -> Any:
+    return _option(default, Flag(), help)
+
+
 @dataclass(frozen=True)
 class Config:
     """How to train. Everything but ``env`` has a default; each is checked on construction."""
@@ -98,9 +102,8 @@ class Config:
         "rewards; or next-reward, the first nonzero reward, discounted, for games that continue "
         "after each point.",
     )
-    discount_updates: bool = _option(
+    discount_updates: bool = _flag(
         False,
-        Flag(),
         "Also weight the update at step t by γ^t, which gives the gradient of the discounted "
         "return itself. Otherwise late steps count as much as early ones, as is common practice.",
     )
@@ -121,25 +124,20 @@ class Config:
         _SHARE,
         "λ in [0, 1] of generalised advantages; below 1 only with the baseline state-value.",
     )
-    bootstrap: bool = _option(
+    bootstrap: bool = _flag(
         False,
-        Flag(),
         "After a truncation, add the value that the state-value baseline predicts for the rest of "
         "the episode. Otherwise the time limit is part of the task.",
     )
-    value_knows_time: bool = _option(
+    value_knows_time: bool = _flag(
         True,
-        Flag(),
         "Let the state-value baseline know the time within the episode. Without, a policy that has "
         "met no success yet is drawn to the states that it reaches late. For a Discrete "
         "observation the baseline is a table, one mean return per state, which never knows it.",
     )
-    normalize: bool = _option(
-        True, Flag(), "Divide the advantages of an update by their standard deviation."
-    )
-    normalize_returns: bool = _option(
+    normalize: bool = _flag(True, "Divide the advantages of an update by their standard deviation.")
+    normalize_returns: bool = _flag(
         False,
-        Flag(),
         "Divide the advantages by the running standard deviation of the returns over all updates "
         "so far, not by their own (use --no-normalize). Adam's steps then vary with the update.",
     )
@@ -183,16 +181,14 @@ class Config:
         _POSITIVE,
         "Added to the diagonal of the Fisher information for the natural gradient.",
     )
-    shorten_noisy_steps: bool = _option(
+    shorten_noisy_steps: bool = _flag(
         False,
-        Flag(),
         "Shorten each natural-gradient step by the fraction of its squared norm that is noise, "
         "estimated from two halves of the episodes: steadier where rewards come at every step, "
         "slower where they are rare.",
     )
-    line_search: bool = _option(
+    line_search: bool = _flag(
         False,
-        Flag(),
         "Halve each natural-gradient step until the policy's divergence, measured at the visited "
         "states, is at most 1.5 times the intended one. A nearly deterministic policy moves "
         "farther than its Fisher information predicts.",
@@ -210,9 +206,8 @@ class Config:
         "an update backpropagates through whole episodes. With none, an action depends only on "
         "the current observation.",
     )
-    squash_actions: bool = _option(
+    squash_actions: bool = _flag(
         False,
-        Flag(),
         "Sample Box actions as the tanh of a normal, so they stay within the bounds. Otherwise "
         "normal samples are clipped on their way to the environment.",
     )
@@ -222,9 +217,8 @@ class Config:
         "Initial standard deviation of Box actions, in units of half the range if the space is "
         "bounded. Training changes it.",
     )
-    mask_actions: bool = _option(
+    mask_actions: bool = _flag(
         True,
-        Flag(),
         "Never take actions that the environment forbids, whether by its info's action_mask, its "
         "method action_masks(), or the entry action_mask of a Dict observation.",
     )
@@ -233,19 +227,17 @@ class Config:
         Maybe(Several(str, "names such as image,direction", empty=False)),
         "Entries of a Dict observation that the network sees. Default: all.",
     )
-    normalize_observations: bool = _option(
+    normalize_observations: bool = _flag(
         False,
-        Flag(),
         "Standardise each observed number to mean 0 and variance 1 over the training so far.",
     )
-    scale_observations: bool = _option(
+    scale_observations: bool = _flag(
         False,
-        Flag(),
         "Centre each bounded floating-point number on the middle of its range and divide it by "
         "range/√12, so that a uniform one has variance 1.",
     )
-    convolution: bool = _option(
-        True, Flag(), "Pass images through convolutional layers; otherwise flatten them."
+    convolution: bool = _flag(
+        True, "Pass images through convolutional layers; otherwise flatten them."
     )
     threads: int = _option(
         1, Whole(1, 1024), "Number of torch threads for training; 1 suits small networks."

@@ -69,8 +69,7 @@ class EnvironmentSource:
 def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     """The source for what the user passed as ``env``; an environment is copied, never stepped."""
     if isinstance(env, str):
-        name = env
-        return EnvironmentSource(env, False, partial(make_vector, name))
+        return EnvironmentSource(env, False, partial(make_vector, env))
     import gymnasium
     from gymnasium.vector import AutoresetMode, VectorEnv
 

@@ -71,13 +71,8 @@ class Progress:
     def after(self, returns: Collection[float], steps: int, recent: Collection[float]) -> Progress:
         """The same with a rollout of that number of steps, before anything was learned from it.
 
-        Episodes count in the order of their environments, not of their ends: else the mean over
-        the last 100 would drop the short episodes of a rollout and keep its long ones.
-
-        Args:
-            returns: The undiscounted returns of the rollout's episodes.
-            steps: Total steps of all of them.
-            recent: The returns of the last 100 episodes, these among them.
+        The last 100 episodes, ``recent``, are counted in the order of their environments, not of
+        their ends: otherwise the short episodes of a rollout would drop out before its long ones.
         """
         return replace(
             self,
