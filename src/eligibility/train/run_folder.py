@@ -190,7 +190,8 @@ def check_packages() -> None:
         if importlib.util.find_spec(package) is None:
             raise missing(package)
     import tensorboard.compat.proto.event_pb2
-    import tensorboard.compat.proto.summary_pb2  # noqa: F401  # what `Events` needs
+    import tensorboard.compat.proto.summary_pb2
+    import tensorboard.summary.writer.record_writer  # noqa: F401  # all that `Events` needs
 
 
 def _check_new(path: Path) -> None:
