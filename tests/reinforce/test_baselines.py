@@ -20,8 +20,7 @@ from eligibility.reinforce.baselines import (
     TimeDependentLeaveOneOut,
 )
 from eligibility.reinforce.returns import rewards_to_go
-from eligibility.reinforce.state_table import StateTable
-from eligibility.reinforce.state_value import StateValue
+from eligibility.reinforce.state_value import StateTable, StateValue
 from eligibility.rules.categorical import eligibility_logits
 from eligibility.train.baseline_names import BaselineNames
 

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from eligibility.errors import EligibilityError
-from eligibility.reinforce.state_table import StateTable
+from eligibility.reinforce.state_value import StateTable
 from eligibility.spaces import kind_of
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config

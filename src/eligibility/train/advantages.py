@@ -9,8 +9,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.reinforce.baseline import Baseline
 from eligibility.reinforce.baselines import BASELINES
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
-from eligibility.reinforce.state_table import StateTable
-from eligibility.reinforce.state_value import StateValue
+from eligibility.reinforce.state_value import StateTable, StateValue
 from eligibility.train.baseline_names import BaselineOption, options_of
 from eligibility.train.checkpoint import named, part_of
 from eligibility.train.config import Config

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eligibility.errors import InvalidTypeError, MissingDependencyError
+from eligibility.errors import InvalidTypeError
 from eligibility.scalars import check_count, check_path
+from eligibility.train.environments import missing
 from eligibility.train.progress import Progress, metrics
 
 if TYPE_CHECKING:
@@ -145,12 +146,7 @@ class WandbCallback(Callback):
         try:
             import wandb
         except ImportError as error:
-            raise MissingDependencyError(
-                "the package `wandb`",
-                "no such package",
-                "eligibility with its wandb extra",
-                'pip install "eligibility[train,wandb]"',
-            ) from error
+            raise missing("wandb", "wandb", "train,wandb") from error
         self._init, self._options = wandb.init, {"project": project, **options}
         self._run: Any = None
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
+from gymnasium.vector import AutoresetMode, VectorEnv
+
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
 from eligibility.train.domains import shown
 from eligibility.train.environments import make_vector
+from eligibility.train.vectors import OneEpisodeVector, Resetting, with_seeds_that_fit
 
 if TYPE_CHECKING:
-    import gymnasium
-    from gymnasium.vector import VectorEnv
-
     # An id, a function that makes one environment, one to make copies of, or a vector environment.
     EnvironmentLike = (
         str
@@ -70,12 +71,7 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     """The source for what the user passed as ``env``; an environment is copied, never stepped."""
     if isinstance(env, str):
         return EnvironmentSource(env, False, partial(make_vector, env))
-    import gymnasium
-    from gymnasium.vector import AutoresetMode, VectorEnv
-
     if isinstance(env, VectorEnv):
-        from eligibility.train.vectors import Resetting, with_seeds_that_fit
-
         vector = with_seeds_that_fit(env)
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
             vector = Resetting(vector)
@@ -120,8 +116,6 @@ def _name(env: Any) -> str:
 
 def _copy(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """A copy, or, where that is impossible, what Gymnasium makes by the same ``spec``."""
-    import gymnasium
-
     try:
         return deepcopy(env)
     except Exception:  # a simulator in C, or a window
@@ -131,10 +125,6 @@ def _copy(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, Any]:
-    import gymnasium
-
-    from eligibility.train.vectors import OneEpisodeVector
-
     def make() -> Any:
         environment = function()
         if not isinstance(environment, gymnasium.Env):

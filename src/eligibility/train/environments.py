@@ -206,13 +206,15 @@ def required(module: str, package: str, extra: str = "train") -> Any:
         raise missing(package, extra) from error
 
 
-def missing(package: str, extra: str = "train") -> MissingDependencyError:
-    """The error for an optional package that training, or an environment, needs."""
+def missing(
+    package: str, extra: str = "train", install: str | None = None
+) -> MissingDependencyError:
+    """The error for an optional package; ``install``: the extras that it takes, if not one."""
     return MissingDependencyError(
         f"the package `{package}`",
         "no such package",
         f"eligibility with its {extra} extra",
-        f'pip install "eligibility[{extra}]"',
+        f'pip install "eligibility[{install or extra}]"',
     )
 
 

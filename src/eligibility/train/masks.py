@@ -8,19 +8,16 @@ mask looks like depends on the action space: see `codes` in `eligibility.spaces`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Dict
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from eligibility.errors import EligibilityError
 from eligibility.spaces import FREE
 from eligibility.train.observations.masked import Masked, check_not_stuck
 from eligibility.train.policies import Policy
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
 
 KEY = "action_mask"
 _METHOD = "action_masks"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from gymnasium.vector import VectorEnv
 
 from eligibility.train.config import Config
 from eligibility.train.masks import KEY, MaskedVector, observed_mask, with_masks
 from eligibility.train.observations import Observations, observations_for
 from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policies import Policy, policy_for
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
 
 
 class Interface(NamedTuple):

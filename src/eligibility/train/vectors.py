@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, iterate
@@ -40,13 +39,8 @@ class OneEpisodeVector(SyncVectorEnv[Any, Any]):
         self._observations = concatenate(
             self.single_observation_space, self._env_obs, self._observations
         )
-        return (
-            self._observations,
-            np.copy(self._rewards),
-            np.copy(self._terminations),
-            np.copy(self._truncations),
-            infos,
-        )
+        rewards, terminations = self._rewards.copy(), self._terminations.copy()
+        return self._observations, rewards, terminations, self._truncations.copy(), infos
 
 
 class EnvPoolVector(VectorEnv[Any, Any, Any]):

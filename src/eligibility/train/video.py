@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,9 @@ from eligibility.errors import EligibilityError, InvalidValueError, MissingDepen
 from eligibility.files import check_writable, write_atomically
 from eligibility.train.environments import make_vector, make_visible
 from eligibility.train.evaluation import play
+from eligibility.train.learner import Reinforce
 from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector
-
-if TYPE_CHECKING:
-    from eligibility.train.learner import Reinforce
 
 _RATE = 30  # frames a second, where the environment does not say
 # By suffix, what writes it: package and module.
