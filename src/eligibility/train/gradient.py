@@ -13,9 +13,10 @@ computed: the closed form is what the network is differentiated with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,10 @@ _SATURATED = 0.01
 _MOST_ROWS, _LARGEST_INPUT = 2**13, 2**24
 # The same for a recurrent network, where a row costs less the more episodes there are in a pass.
 _MOST_ROWS_REMEMBERED = 2**16
+
+
+# From the places of some steps to what is seen there; see `PolicyGradient._pass`.
+_Pass: TypeAlias = "Callable[[Tensor], _Seen]"
 
 
 class PolicyGradient:
@@ -91,10 +96,11 @@ class PolicyGradient:
         number = steps if config.average == "steps" else episodes
         credits = torch.zeros(rollout.alive.shape)
         credits[rollout.alive] = self._processes.own(advantages, whole.alive)
+        one_pass = partial(self._pass, rollout, credits, number, entropy_coef)
         if self.per_weight is None:
-            seen, noise = self._by_halves(rollout, credits, number, entropy_coef)
+            seen, noise = self._by_halves(rollout.alive, one_pass)
         else:
-            seen, noise = self._by_episodes(self.per_weight, rollout, credits, number, entropy_coef)
+            seen, noise = self._by_episodes(self.per_weight, rollout, one_pass, number)
         squared = sum(float(g.square().sum()) for g in self._gradients())
         size = seen.eligibility.abs().amax(-1)
         weight = size * seen.advantages.abs()
@@ -113,23 +119,17 @@ class PolicyGradient:
             explained_variance=explained_variance,
         )
 
-    def _by_halves(
-        self, rollout: Rollout, credits: Tensor, number: int, entropy_coef: float
-    ) -> tuple[_Seen, float]:
+    def _by_halves(self, alive: Tensor, one_pass: _Pass) -> tuple[_Seen, float]:
         """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone."""
         for parameter in self._network.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        episodes = rollout.alive.shape[1]
+        episodes = alive.shape[1]
         start = self._processes.rank * episodes % 2  # halves of the episodes of all processes
         passes, first = [], list[Tensor]()
         for remainder in (start, 1 - start):
-            half = torch.zeros_like(rollout.alive)
-            half[:, remainder::2] = rollout.alive[:, remainder::2]
-            passes += [
-                self._pass(rollout, places, credits, number, entropy_coef)
-                for places in self._parts(half)
-                if len(places)
-            ]
+            half = torch.zeros_like(alive)
+            half[:, remainder::2] = alive[:, remainder::2]
+            passes += [one_pass(places) for places in self._parts(half) if len(places)]
             first = first or [gradient.clone() for gradient in self._gradients()]
         self._processes.add_up([*first, *self._gradients()])
         if episodes * self._processes.size < 2:
@@ -140,21 +140,14 @@ class PolicyGradient:
         return _Seen.together(passes), noise
 
     def _by_episodes(
-        self,
-        baseline: PerWeight,
-        rollout: Rollout,
-        credits: Tensor,
-        number: int,
-        entropy_coef: float,
+        self, baseline: PerWeight, rollout: Rollout, one_pass: _Pass, number: int
     ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
         alive, episodes = rollout.alive, rollout.alive.shape[1]
         with torch.no_grad():
             places = _places(alive)
             parts = [places] if is_recurrent(self._network) else torch.split(places, self._rows)
-            seen = _Seen.together(
-                [self._pass(rollout, part, credits, number, entropy_coef) for part in parts]
-            )
+            seen = _Seen.together([one_pass(part) for part in parts])
         weights = self.estimator.step_weights(rollout).expand(alive.shape)[alive]
         weighed = weights.to(seen.eligibility).unsqueeze(-1) * seen.eligibility
         cotangents = (seen.ascent, weighed)
@@ -176,7 +169,7 @@ class PolicyGradient:
         return [places[group == one] for one in torch.unique(group)]
 
     def _pass(
-        self, rollout: Rollout, places: Tensor, credits: Tensor, number: int, entropy_coef: float
+        self, rollout: Rollout, credits: Tensor, number: int, entropy_coef: float, places: Tensor
     ) -> _Seen:
         """What is seen at `_places`; adds their share to ``.grad`` where gradients are enabled."""
         observations = rollout.observations.flatten(0, 1)[places]
@@ -216,8 +209,7 @@ class PolicyGradient:
         """Zeros in the shapes that `state_dict` has once a rollout was seen."""
         state = named("baseline", self.estimator.learned_state())
         if self.per_weight is not None:
-            weights = dict(self._network.named_parameters())
-            zeros = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+            zeros = {name: torch.zeros_like(w) for name, w in self._network.named_parameters()}
             for average in self.per_weight.state_dict():
                 state |= named(f"per_weight.{average}", zeros)
         return state

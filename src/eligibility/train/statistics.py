@@ -40,14 +40,12 @@ def interquartile_mean(values: Array) -> Array:
     """The mean of the middle half along the last axis; ⌊n/4⌋ values are cut at each end."""
     cut = values.shape[-1] // 4
     ordered = np.sort(values, -1)
-    middle: Array = ordered[..., cut : values.shape[-1] - cut].mean(-1)
-    return middle
+    return np.asarray(ordered[..., cut : values.shape[-1] - cut].mean(-1))
 
 
 def mean(values: Array) -> Array:
     """The mean along the last axis."""
-    average: Array = values.mean(-1)
-    return average
+    return np.asarray(values.mean(-1))
 
 
 def resampled(scores: Array, generator: np.random.Generator, number: int = RESAMPLES) -> Array:
@@ -81,8 +79,7 @@ def probability_of_improvement(a: Array, b: Array, seed: int) -> Interval:
 def _share_of_wins(a: Array, b: Array) -> Array:
     """Mann & Whitney's count over all pairs: ``[..., n]`` and ``[..., m]`` → ``[...]``."""
     gap = b[..., :, None] - a[..., None, :]
-    share: Array = ((np.sign(gap) + 1) / 2).mean((-2, -1))
-    return share
+    return np.asarray(((np.sign(gap) + 1) / 2).mean((-2, -1)))
 
 
 def _interval(value: float, repeated: Array) -> Interval:
