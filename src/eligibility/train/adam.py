@@ -40,7 +40,6 @@ class Adam(torch.optim.Optimizer):
         self.param_groups.append({**self.defaults, **param_group, "params": parameters})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients."""
         for parameter in self._parameters():
             if set_to_none:
                 parameter.grad = None

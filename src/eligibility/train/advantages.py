@@ -111,7 +111,6 @@ class AdvantageEstimator:
         return self._named({name: b.state_dict() for name, b in self.baselines.items()})
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from a `state_dict`."""
         for name, baseline in self.baselines.items():
             baseline.load_state_dict(part_of(state, name))
         if self._returns is not None:

@@ -151,11 +151,9 @@ class WandbCallback(Callback):
         self._run: Any = None
 
     def on_training_start(self, model: Reinforce) -> None:
-        """Begin a run with the config as its own."""
         self._run = self._init(config=asdict(model.config), **self._options)
 
     def on_rollout_end(self, progress: Progress) -> None:
-        """Log the numbers at the number of environment steps."""
         self._run.log({**metrics(progress), "episodes": progress.episodes}, step=progress.steps)
 
     def on_training_end(self) -> None:

@@ -98,7 +98,6 @@ class Choice:
 
     @property
     def expected(self) -> str:
-        """The names."""
         return " or ".join(self.names)
 
     def __call__(self, name: str, value: Any) -> str:
@@ -189,7 +188,6 @@ class Maybe:
 
     @property
     def expected(self) -> str:
-        """That of the domain."""
         return self.domain.expected
 
     def __call__(self, name: str, value: Any) -> Any:

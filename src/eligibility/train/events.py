@@ -33,7 +33,6 @@ class Events:
         self._add(step=steps, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, progress: Progress) -> None:
-        """The numbers of a rollout."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [
@@ -42,7 +41,6 @@ class Events:
         self._add(wall_time=time.time(), step=progress.steps, summary=Summary(value=values))
 
     def close(self) -> None:
-        """No more events."""
         self._writer.close()
 
     def _add(self, **content: Any) -> None:

@@ -197,7 +197,6 @@ class PolicyGradient:
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from a `state_dict`."""
         self.estimator.load_state_dict(part_of(state, "baseline"))
         if self.per_weight is not None:
             averages = part_of(state, "per_weight")
@@ -231,7 +230,6 @@ class _Seen:
 
     @staticmethod
     def together(parts: Sequence[_Seen]) -> _Seen:
-        """All steps of all parts."""
         return _Seen(
             *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(_Seen))
         )

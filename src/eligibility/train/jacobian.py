@@ -71,7 +71,7 @@ class LayerJacobian:
 
 
 class AutogradJacobian:
-    """The Jacobian of any module, by differentiating its backward pass."""
+    """The Jacobian of any module, by differentiating its backward pass; as `LayerJacobian`."""
 
     def __init__(self, network: nn.Module, observations: Tensor, episode: Tensor) -> None:
         self._parameters = list(network.parameters())
@@ -85,13 +85,11 @@ class AutogradJacobian:
         self.outputs = self._outputs.detach()
 
     def push(self, vector: Tensor) -> Tensor:
-        """``J v``."""
         parts = unflatten(vector, self._parameters)
         (pushed,) = torch.autograd.grad(self._pulled, self._u, parts, retain_graph=True)
         return pushed
 
     def pull(self, cotangent: Tensor) -> Tensor:
-        """``Jᵀ c``."""
         pulled = torch.autograd.grad(
             self._outputs, self._parameters, cotangent, retain_graph=True, materialize_grads=True
         )

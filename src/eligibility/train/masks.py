@@ -53,7 +53,6 @@ class MaskedVector(VectorWrapper[Any, Any, Any]):
         return self._masked(observations, info), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step; after an episode's end its masks mean nothing."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._going &= ~(np.asarray(terminated) | np.asarray(truncated))
         return self._masked(observations, info), rewards, terminated, truncated, info

@@ -158,11 +158,9 @@ class Ones:
     width: int
 
     def through(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """See `Numbers.through`."""
         return weight.T[self.indices].sum(1) + bias
 
     def back(self, cotangent: Tensor) -> Tensor:
-        """See `Numbers.back`."""
         gradient = cotangent.new_zeros(self.width, cotangent.shape[-1])
         for part in self.indices.unbind(-1):
             gradient.index_add_(0, part, cotangent)

@@ -78,7 +78,6 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         return self._pool.reset()  # type: ignore[no-any-return]  # envpool has no types
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step everywhere; an episode that ended starts over instead."""
         return self._pool.step(actions)  # type: ignore[no-any-return]  # envpool has no types
 
     def close_extras(self, **options: Any) -> None:

@@ -141,7 +141,6 @@ class OuterProduct(Factors):
 
     @property
     def in_memory(self) -> int:
-        """The product, or its factors where they are larger."""
         return max(self.parameter.numel(), self._columns, self._positions**2)
 
     @property
@@ -214,7 +213,6 @@ class Sum(Factors):
 
     @property
     def in_memory(self) -> int:
-        """The largest part and the sum."""
         return self.parameter.numel() + max(part.in_memory for part in self.parts)
 
 

@@ -64,11 +64,9 @@ class Pong(gymnasium.Env[np.ndarray[Any, Any], np.ndarray[Any, Any]]):
         return difference, float(reward), terminated, truncated, info
 
     def render(self) -> Any:
-        """The game's own picture."""
         return self._game.render()
 
     def close(self) -> None:
-        """Close the emulator."""
         self._game.close()
 
 
