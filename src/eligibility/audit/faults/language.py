@@ -45,8 +45,7 @@ FAULTS = (
         seen_in=(
             "[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309) (k1 in the "
             "loss), [NovaSky-AI/SkyRL#1353](https://github.com/NovaSky-AI/SkyRL/issues/1353) "
-            "(under "
-            "`no_grad`)."
+            "(under `no_grad`)."
         ),
     ),
     Fault(

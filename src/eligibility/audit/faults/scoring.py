@@ -47,10 +47,9 @@ FAULTS = (
         ),
         note=(
             "The sampled, the executed and the scored value are three numbers. Here the last two "
-            "are equal, and the first differs. The score of u is right without "
-            "the volume term of the change of variables, which does not depend on the "
-            "parameters; with `TransformedDistribution(dist, [TanhTransform()])` the action "
-            "itself can be scored."
+            "are equal, and the first differs. The score of u is right without the volume term of "
+            "the change of variables, which does not depend on the parameters; with "
+            "`TransformedDistribution(dist, [TanhTransform()])` the action itself can be scored."
         ),
         seen_in=(
             "[ray-project/ray#8889](https://github.com/ray-project/ray/issues/8889) and "

@@ -62,15 +62,13 @@ FAULTS = (
         ),
         note=(
             "The audit runs the first update on one path and the second one on all paths. The "
-            "steps of both updates together explain the gradient of the second update, and its "
-            "own steps alone do not. In the other form, the rewards are kept and the "
-            "log-probabilities are not, so `zip` pairs new actions with the returns "
-            "of old ones."
+            "steps of both updates together explain the gradient of the second update, and its own "
+            "steps alone do not. In the other form, the rewards are kept and the log-probabilities "
+            "are not, so `zip` pairs new actions with the returns of old ones."
         ),
         seen_in=(
-            "[tensorflow/agents#227](https://github.com/tensorflow/agents/issues/227) "
-            "asks why PPO's buffer is cleared in each iteration; without clearing, it raised an "
-            "error."
+            "[tensorflow/agents#227](https://github.com/tensorflow/agents/issues/227) asks why "
+            "PPO's buffer is cleared in each iteration; without clearing, it raised an error."
         ),
         look=("append+rewards", "append+reward", "extend", "append"),
     ),
@@ -83,16 +81,14 @@ FAULTS = (
         ),
         fix="log_probs.clear()  # after optimizer.step(); detach what is carried over",
         example=(
-            "loss = -(torch.stack(all_log_probs) * returns).sum()   # of earlier "
-            "episodes too\n"
+            "loss = -(torch.stack(all_log_probs) * returns).sum()   # of earlier episodes too\n"
             "loss.backward()"
         ),
         note=(
-            "torch itself raises the error: *Trying to backward through the graph a "
-            "second time*, or, with `retain_graph=True`, *modified by an inplace "
-            "operation*, because the optimizer has moved the parameters that the old "
-            "graph needs. The second message appears only if parameters move, so the audit moves "
-            "them once between the updates."
+            "torch itself raises the error: *Trying to backward through the graph a second time*, "
+            "or, with `retain_graph=True`, *modified by an inplace operation*, because the "
+            "optimizer has moved the parameters that the old graph needs. The second message "
+            "appears only if parameters move, so the audit moves them once between the updates."
         ),
         seen_in=(
             "[pytorch/examples#151](https://github.com/pytorch/examples/issues/151): "
@@ -113,11 +109,10 @@ FAULTS = (
             "(values - returns).pow(2).mean().backward()   # `values` has lost its graph"
         ),
         note=(
-            "torch itself raises the error: *Trying to backward through the graph a "
-            "second time*. `retain_graph=True` silences it, but then the policy's loss also "
-            "trains the critic, which is [advantage not "
-            "detached](advantage-not-detached.md). If the two passes are epochs on one batch, "
-            "recompute the log-probabilities in each."
+            "torch itself raises the error: *Trying to backward through the graph a second time*. "
+            "`retain_graph=True` silences it, but then the policy's loss also trains the critic, "
+            "which is [advantage not detached](advantage-not-detached.md). If the two passes are "
+            "epochs on one batch, recompute the log-probabilities in each."
         ),
         seen_in=(
             "[pytorch/rl#1187](https://github.com/pytorch/rl/issues/1187): the loss of an "
@@ -234,8 +229,7 @@ FAULTS = (
         example=(
             "for epoch in range(4):\n"
             "    log_probs = policy.log_prob(actions)\n"
-            "    ratio = (log_probs - log_probs.detach()).exp()   # 1, whatever the "
-            "policy\n"
+            "    ratio = (log_probs - log_probs.detach()).exp()   # 1, whatever the policy\n"
             "    loss = -torch.min(ratio * adv, ratio.clamp(0.8, 1.2) * adv).mean()"
         ),
         note=(

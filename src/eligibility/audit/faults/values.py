@@ -18,14 +18,13 @@ FAULTS = (
         ),
         note=(
             "A baseline may be anything that does not depend on the action: then it leaves the "
-            "expectation unchanged (Williams 1992, §4). A moving average that already includes "
-            "the returns of the current batch depends on the actions. If the baseline contains a "
+            "expectation unchanged (Williams 1992, §4). A moving average that already includes the "
+            "returns of the current batch depends on the actions. If the baseline contains a "
             "fraction *a* of the batch's own return, the gradient of the whole-episode return "
             "shrinks by the factor 1 − *a*; with rewards-to-go its direction changes too.\n"
             "\n"
             "The audit measures the fraction of the batch's mean, or of its episodes' return, in "
-            "the baseline. The mean of the batch alone, *a* = 1, is the "
-            "convention `centred`.\n"
+            "the baseline. The mean of the batch alone, *a* = 1, is the convention `centred`.\n"
             "\n"
             "It is the same fault to train a critic on the batch before its values are subtracted "
             "from the batch's own returns. During an audit optimizers do not move the parameters, "
@@ -95,8 +94,7 @@ FAULTS = (
         ),
         fix="target = reward + gamma * next_value.detach() * (1 - terminated)",
         example=(
-            "td = reward + gamma * critic(next_obs) - critic(obs)   # both sides carry a "
-            "gradient\n"
+            "td = reward + gamma * critic(next_obs) - critic(obs)   # both sides carry a gradient\n"
             "critic_loss = td.pow(2).mean()"
         ),
         note=(
