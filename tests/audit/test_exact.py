@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.distributions import Bernoulli, Categorical, Independent, Normal
 
-from eligibility.audit.choices import next_path
+from eligibility.audit.choices import paths_after
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.evidence import gather
 from eligibility.audit.judgement.exact import fitted_bias, policy_gradient, tells_discount
@@ -62,7 +62,7 @@ def expected_return(runner: CallableRunner, job: Job) -> float:
     while prescribed is not None:
         trace: Trace = runner.run(replace(job, prescribed=prescribed))
         total += trace.probability * sum(GAMMA**step.time * step.reward for step in trace.steps)
-        prescribed = next_path(trace)
+        prescribed = next(paths_after(trace), None)
     return total
 
 

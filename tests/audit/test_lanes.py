@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.choices import next_path, paths_after
+from eligibility.audit.choices import paths_after
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running import runner as running
 from eligibility.audit.running.forkserver import WorkerError
@@ -149,7 +149,7 @@ def test_a_callable_is_run_when_its_result_is_asked_for() -> None:
     assert runs == [0, 1]
 
 
-def test_the_next_path_is_the_first_of_those_that_are_known_to_come() -> None:
+def test_the_paths_after_one_are_known_as_far_as_it_tells() -> None:
     draws = tuple(
         Draw("action", probs, picked)
         for picked, probs in ((0, (0.5, 0.5)), (1, (0.2, 0.0, 0.8)), (0, (1.0, 0.0)))
@@ -157,4 +157,3 @@ def test_the_next_path_is_the_first_of_those_that_are_known_to_come() -> None:
     trace = Trace("updated", draws=draws)
     assert [*paths_after(trace)] == [(0, 2), (1,)]
     assert [*paths_after(trace, given=1)] == [(0, 2)]
-    assert next_path(trace) == (0, 2)

@@ -40,12 +40,7 @@ class NoEnvironmentError(BaseException):  # for the same reason
 
 
 class UpdatedByHandError(BaseException):  # for the same reason
-    """The program moves its parameters itself.
-
-    Args:
-        file: Where it differentiates its loss.
-        line: The line there.
-    """
+    """The program moves its parameters itself; ``file`` and ``line`` say what it differentiates."""
 
     def __init__(self, file: str, line: int) -> None:
         self.place = file, line
@@ -81,20 +76,11 @@ class Choices:
         self._nodes = nodes
         self._off_nodes = off_nodes
         self.draws: list[Draw] = []
-        self.closed = False
+        self.closed = False  # the next choice ends the run
         self.asked: Callable[[], None] = lambda: None  # called before each choice
 
-    def close(self) -> None:
-        """Let the next choice end the run."""
-        self.closed = True
-
     def choose(self, probs: Sequence[float], source: str) -> int:
-        """The outcome of the next choice, an index of ``probs``.
-
-        Args:
-            probs: Probability of each outcome; outcomes of probability 0 are never taken.
-            source: "action", "environment" or "other".
-        """
+        """The outcome of the next choice; outcomes of probability 0 are never taken."""
         picked = self._pick(self._next_position(), probs)
         self.draws.append(Draw(source, tuple(probs), picked))
         return picked
@@ -162,16 +148,11 @@ def count_of_paths(found: Iterable[float]) -> int:
     return round(min(sum(inverse) / len(inverse), MOST_PATHS))
 
 
-def next_path(trace: Trace, given: int = 0) -> tuple[int, ...] | None:
-    """The choices of the path after ``trace`` in depth-first order; None after the last one.
+def paths_after(trace: Trace, given: int = 0) -> Iterator[tuple[int, ...]]:
+    """The beginnings of the paths after ``trace`` in depth-first order, as far as it tells.
 
     The first ``given`` choices stay as they are.
     """
-    return next(paths_after(trace, given), None)
-
-
-def paths_after(trace: Trace, given: int = 0) -> Iterator[tuple[int, ...]]:
-    """The beginnings of the paths after ``trace`` in depth-first order, as far as it tells."""
     for position in reversed(range(given, len(trace.draws))):
         draw = trace.draws[position]
         for outcome in range(draw.picked + 1, len(draw.probs)):

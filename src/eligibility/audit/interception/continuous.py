@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import distributions
 
+from eligibility.audit.interception.numpy_samplers import answer
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
@@ -29,12 +30,10 @@ def enumerate_gaussian(patches: Patches, recorder: Recorder) -> None:
             chosen.append(recorder.choices.choose_normal(mean, deviation))
             values.append(mean + deviation * chosen[-1])
             recorder.differentiate(first + number, laws[number])
-        recorder.sampled(first, values)
+        recorder.sampled(values)
         return torch.tensor(chosen, dtype=loc.dtype).reshape(loc.shape)
 
     def rsample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_rsample(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape
         loc, scale = self.loc.expand(shape), self.scale.expand(shape)
         return loc + scale * nodes(loc, scale)
@@ -44,8 +43,6 @@ def enumerate_gaussian(patches: Patches, recorder: Recorder) -> None:
             return self.rsample(torch.Size(sample_shape)).detach()
 
     def vector_rsample(self: distributions.MultivariateNormal, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_vector(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
         factor = self.scale_tril
         diagonal = factor.diagonal(dim1=-2, dim2=-1)
@@ -55,29 +52,26 @@ def enumerate_gaussian(patches: Patches, recorder: Recorder) -> None:
         standard = nodes(loc, scale)
         return loc + (factor @ standard.unsqueeze(-1)).squeeze(-1)
 
-    stock_rsample = patches.set(distributions.Normal, "rsample", rsample)
-    patches.set(distributions.Normal, "sample", sample)
-    stock_vector = patches.set(distributions.MultivariateNormal, "rsample", vector_rsample)
-
     def normal(mean: Any, std: Any = 1.0, *args: Any, **options: Any) -> Any:
         tensors = isinstance(mean, torch.Tensor) or isinstance(std, torch.Tensor)
-        if recorder.running and not tensors and set(options) <= {"generator"} and len(args) == 1:
+        if set(options) - {"generator"} or len(args) != (0 if tensors else 1):
+            return NotImplemented
+        if not tensors:
             return torch.randn(*args) * std + mean
-        if not recorder.running or not tensors or args or set(options) - {"generator"}:
-            return stock_normal(mean, std, *args, **options)
         loc, scale = torch.as_tensor(mean), torch.as_tensor(std)
         loc, scale = loc + torch.zeros_like(scale), scale + torch.zeros_like(loc)
         return loc.detach() + scale.detach() * nodes(loc, scale)
 
-    stock_normal = patches.set(torch, "normal", normal)
+    answer(patches, recorder, distributions.Normal, "rsample", rsample)
+    patches.set(distributions.Normal, "sample", sample)
+    answer(patches, recorder, distributions.MultivariateNormal, "rsample", vector_rsample)
+    answer(patches, recorder, torch, "normal", normal)
 
 
 def enumerate_beta(patches: Patches, recorder: Recorder) -> None:
     """torch's beta distribution."""
 
     def rsample(self: distributions.Beta, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_rsample(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape
         alphas, betas = self.concentration1.expand(shape), self.concentration0.expand(shape)
         first = len(recorder.choices.draws)
@@ -90,11 +84,11 @@ def enumerate_beta(patches: Patches, recorder: Recorder) -> None:
             density_at = partial(_beta_density, alpha, beta)
             values.append(recorder.choices.choose_beta(alpha, beta, density_at))
             recorder.differentiate(first + number, law)
-        recorder.sampled(first, values)
+        recorder.sampled(values)
         drawn = torch.tensor(values, dtype=alphas.dtype).reshape(shape)
         return _moving(drawn, alphas, betas) if torch.is_grad_enabled() else drawn
 
-    stock_rsample = patches.set(distributions.Beta, "rsample", rsample)
+    answer(patches, recorder, distributions.Beta, "rsample", rsample)
 
 
 def _beta_density(alpha: float, beta: float, value: float) -> Density:

@@ -107,7 +107,7 @@ def probe_of(
         environment = Probe(text, observed, acted, recorder, four_tuple, masked)
     except NotImplementedError as error:
         raise NotImplementedError(f"{error} in {text}") from None
-    recorder.add_environment(environment)
+    recorder.environments.append(environment)
     return environment
 
 

@@ -22,8 +22,7 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
     """NumPy's global functions and generators."""
     choosing = _choosing(recorder)
     for name in choosing.keys() & set(dir(np.random)):
-        stock = getattr(np.random, name)
-        patches.set(np.random, name, _while_running(recorder, choosing[name], stock))
+        answer(patches, recorder, np.random, name, choosing[name])
 
     def become(own: Any, names: tuple[str, ...]) -> None:
         """Answer the draws of a generator, and note those that are not read."""
@@ -33,7 +32,7 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
                 setattr(own, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
             elif name in choosing:
                 noted = _noted(recorder, name, stock)
-                setattr(own, name, _while_running(recorder, choosing[name], noted))
+                setattr(own, name, while_running(recorder, choosing[name], noted))
             elif callable(stock) and name not in _NO_DRAWS:
                 setattr(own, name, _noted(recorder, name, stock))
 
@@ -69,16 +68,23 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
     patches.set(np.random, "RandomState", disguised(State, stock_state))
 
 
-def _while_running(
+def while_running(
     recorder: Recorder, function: Callable[..., Any], stock: Callable[..., Any]
 ) -> Callable[..., Any]:
     """``function`` of ``stock``'s arguments once the program is running; NotImplemented: stock."""
 
-    def drawn(*args: Any, **options: Any) -> Any:
-        answer = function(*args, **options) if recorder.running else NotImplemented
-        return stock(*args, **options) if answer is NotImplemented else answer
+    def answered(*args: Any, **options: Any) -> Any:
+        found = function(*args, **options) if recorder.running else NotImplemented
+        return stock(*args, **options) if found is NotImplemented else found
 
-    return drawn
+    return answered
+
+
+def answer(
+    patches: Patches, recorder: Recorder, owner: Any, name: str, function: Callable[..., Any]
+) -> None:
+    """``function`` answers for ``owner.name`` in this way."""
+    patches.set(owner, name, while_running(recorder, function, getattr(owner, name)))
 
 
 def _noted(recorder: Recorder, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,11 +112,10 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         if p is None and (count > 1 or len(options_list) > FEW):
             return NotImplemented
         probs = [1.0 / len(options_list)] * len(options_list) if p is None else floats(p)
-        first = len(recorder.choices.draws)
         picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
         values = options_list[picked]
         if np.issubdtype(values.dtype, np.number):
-            recorder.sampled(first, [float(value) for value in values])
+            recorder.sampled(values.tolist())
         return values[0] if size is None else values.reshape(size)
 
     def multinomial(n: Any, pvals: Any, size: Any = None) -> Any:
@@ -173,9 +178,9 @@ def whole_number(recorder: Recorder, low: Any, end: Any) -> int | None:
     """One of the whole numbers from ``low`` to ``end``, without it; None if they are not few."""
     if not recorder.follows_noise or np.ndim(low) or np.ndim(end) or not 0 < end - low <= FEW:
         return None
-    count, first = int(end - low), len(recorder.choices.draws)
+    count = int(end - low)
     value = int(low) + recorder.choices.choose([1.0 / count] * count, "other")
-    recorder.sampled(first, [float(value)])
+    recorder.sampled([value])
     return value
 
 

@@ -101,7 +101,7 @@ def replace_plain_classes(patches: Patches, recorder: Recorder) -> None:
             known[id(own)] = own, None
             return first
         probe = OwnProbe(own, first, steps, words, recorder)
-        recorder.add_environment(probe)
+        recorder.environments.append(probe)
         recorder.note(f"{OWN_CLASS} {type(own).__name__}")
         known[id(own)] = own, probe
         return probe.begins()

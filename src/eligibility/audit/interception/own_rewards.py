@@ -156,7 +156,7 @@ class _Rewards:
         """A new place."""
         size = spaces.Discrete(STATES)
         probe = Probe("rewards of the program's own", size, size, self._recorder, False, "")
-        self._recorder.add_environment(probe)
+        self._recorder.environments.append(probe)
         self._rows.append(probe)
         return probe
 

@@ -158,7 +158,7 @@ class Probe(gymnasium.Env[Any, Any]):
         """Another one in the same state, known to the books as this one is."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__, spec=copy.deepcopy(self.spec))
-        self._books.add_environment(copied)
+        self._books.environments.append(copied)
         return copied
 
     def __reduce__(self) -> Any:

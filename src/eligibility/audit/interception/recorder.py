@@ -105,10 +105,6 @@ class Recorder:
 
     # environments --------------------------------------------------------------------------------
 
-    def add_environment(self, environment: Probe) -> None:
-        """A new environment of the program."""
-        self.environments.append(environment)
-
     def shown(self, observation: Any) -> Any:
         """What the program sees: as the job says, with separate features for every observation."""
         if not self.job.jitter:
@@ -119,7 +115,7 @@ class Recorder:
     def on_reset(self, environment: Probe) -> None:
         """An episode starts."""
         if self._lacks_last_update():
-            self.choices.close()
+            self.choices.closed = True
             return
         self.stop_if_complete()
         if not self.steps and not self.updates:
@@ -240,9 +236,10 @@ class Recorder:
 
     # draws ---------------------------------------------------------------------------------------
 
-    def sampled(self, first: int, values: Sequence[float]) -> None:
-        """The program has drawn ``values`` by the choices from ``first`` on."""
-        self.sampled_in([(draw,) for draw in range(first, len(self.choices.draws))], values)
+    def sampled(self, values: Sequence[float]) -> None:
+        """The program has drawn ``values``, each by one of the last choices."""
+        end = len(self.choices.draws)
+        self.sampled_in([(draw,) for draw in range(end - len(values), end)], values)
 
     def sampled_in(self, units: Sequence[tuple[int, ...]], values: Sequence[float]) -> None:
         """The program has drawn ``values``, each by the choices in its entry of ``units``."""

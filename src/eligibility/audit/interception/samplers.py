@@ -14,7 +14,12 @@ from torch import distributions
 
 from eligibility.audit.choices import MAX_TOKENS, NoEnvironmentError
 from eligibility.audit.interception.continuous import enumerate_beta, enumerate_gaussian
-from eligibility.audit.interception.numpy_samplers import enumerate_numpy, floats, whole_number
+from eligibility.audit.interception.numpy_samplers import (
+    answer,
+    enumerate_numpy,
+    floats,
+    whole_number,
+)
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import PYTHON, drawing
@@ -30,32 +35,26 @@ NOT_ENUMERATED = (
 )  # fmt: skip
 
 
+_SCORED = (
+    distributions.Categorical, distributions.Normal, distributions.Bernoulli,
+    distributions.Multinomial, distributions.Beta, distributions.MultivariateNormal,
+)  # fmt: skip
+
+
 def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     """torch's distributions and its sampling functions."""
     _categorical(patches, recorder)
     _bernoulli(patches, recorder)
     enumerate_gaussian(patches, recorder)
     enumerate_beta(patches, recorder)
-    for family in (
-        distributions.Categorical,
-        distributions.Normal,
-        distributions.Bernoulli,
-        distributions.Multinomial,
-        distributions.Beta,
-    ):
+    for family in _SCORED:
         _note_scores(patches, recorder, family)
-    _note_scores(patches, recorder, distributions.MultivariateNormal)
     _note_tables(patches, recorder)
     for unread in NOT_ENUMERATED:
         _note_unread(patches, recorder, unread)
-    permute = torch.randperm
 
     def randperm(n: int, *args: Any, **options: Any) -> Any:
-        if not recorder.running:
-            return permute(n, *args, **options)
         return torch.from_numpy(recorder.order(n))
-
-    patches.set(torch, "randperm", randperm)
 
     def randint(*args: Any, **options: Any) -> Any:
         *bounds, size = args if "size" not in options else (*args, options["size"])
@@ -66,10 +65,11 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
             return torch.as_tensor(rows)
         found = whole_number(recorder, low, high) if math.prod(size) == 1 else None
         if found is None:
-            return integers(*args, **options)
+            return NotImplemented
         return torch.full(tuple(size), found, dtype=options.get("dtype"))
 
-    integers = patches.set(torch, "randint", randint)
+    answer(patches, recorder, torch, "randperm", randperm)
+    answer(patches, recorder, torch, "randint", randint)
 
 
 def enumerate_python(patches: Patches, recorder: Recorder) -> None:
@@ -89,7 +89,7 @@ def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]
     for number in range(times * len(shares)):
         picked.append(recorder.choices.choose(shares[number % len(shares)], "action"))
         recorder.differentiate(first + number, logs[number % len(shares)])
-    recorder.sampled(first, [float(index) for index in picked])
+    recorder.sampled(picked)
     return picked
 
 
@@ -164,17 +164,15 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
                     recorder.differentiate(first + len(picked) - 1, log)
                 if not replacement:
                     left[picked[-1]] = 0.0
-        recorder.sampled(first, [float(index) for index in picked])
+        recorder.sampled(picked)
         return torch.tensor(picked).reshape(*weights.shape[:-1], num_samples)
 
     def counts(self: distributions.Multinomial, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_counts(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
         rows = self.probs.expand(shape).reshape(-1, shape[-1])
         return _counted(recorder, rows, self.total_count).reshape(shape).to(self.probs.dtype)
 
-    stock_counts = patches.set(distributions.Multinomial, "sample", counts)
+    answer(patches, recorder, distributions.Multinomial, "sample", counts)
     stock_multinomial = patches.set(torch, "multinomial", multinomial)
     patches.set(torch.Tensor, "multinomial", multinomial)
 
@@ -186,20 +184,17 @@ def _bernoulli(patches: Patches, recorder: Recorder) -> None:
         return torch.tensor(picked, dtype=probs.dtype)
 
     def sample(self: distributions.Bernoulli, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock(self, torch.Size(sample_shape))
         drawn = draw(self.probs, math.prod(sample_shape))
         return drawn.reshape(torch.Size(sample_shape) + self.batch_shape)
 
-    stock = patches.set(distributions.Bernoulli, "sample", sample)
-
     def bernoulli(probs: torch.Tensor, *args: Any, **options: Any) -> Any:
-        if not recorder.running or args or options.get("p") is not None:
-            return stock_function(probs, *args, **options)
+        if args or options.get("p") is not None:
+            return NotImplemented
         return draw(probs, 1).reshape(probs.shape)
 
-    stock_function = patches.set(torch, "bernoulli", bernoulli)
-    patches.set(torch.Tensor, "bernoulli", bernoulli)
+    answer(patches, recorder, distributions.Bernoulli, "sample", sample)
+    for owner in (torch, torch.Tensor):
+        answer(patches, recorder, owner, "bernoulli", bernoulli)
 
 
 def _note_scores(
@@ -265,35 +260,28 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
     def choices(
         population: Sequence[Any], weights: Any = None, *, cum_weights: Any = None, k: int = 1
-    ) -> list[Any]:
-        if not recorder.running or (weights is None and cum_weights is None):
-            return stock_choices(population, weights, cum_weights=cum_weights, k=k)
+    ) -> Any:
+        if weights is None and cum_weights is None:
+            return NotImplemented
         raw = floats(weights) if weights is not None else floats(np.diff(cum_weights, prepend=0))
         probs = [weight / sum(raw) for weight in raw]
-        first = len(recorder.choices.draws)
         picked = [population[choose(probs, "action")] for _ in range(k)]
         if all(isinstance(value, (int, float)) for value in picked):
-            recorder.sampled(first, [float(value) for value in picked])
+            recorder.sampled(picked)
         return picked
 
     def shuffle(values: Any) -> None:
-        if recorder.running:
-            values[:] = [values[row] for row in recorder.order(len(values))]
-        else:
-            stock_shuffle(values)
+        values[:] = [values[row] for row in recorder.order(len(values))]
 
-    def sample(population: Any, k: int, **options: Any) -> list[Any]:
+    def sample(population: Any, k: int, **options: Any) -> Any:
         possible = not options and k <= len(population)
         rows = recorder.rows(len(population), (k,)) if possible else None
-        if rows is None:
-            return stock_sample(population, k, **options)
-        return [population[row] for row in rows]
+        return NotImplemented if rows is None else [population[row] for row in rows]
 
     for name, function in _whole_numbers(recorder, random).items():
         patches.set(random, name, function)
-    stock_choices: Callable[..., list[Any]] = patches.set(random, "choices", choices)
-    stock_sample: Callable[..., list[Any]] = patches.set(random, "sample", sample)
-    stock_shuffle = patches.set(random, "shuffle", shuffle)
+    for function in (choices, shuffle, sample):
+        answer(patches, recorder, random, function.__name__, function)
     stock_random: type[Any] = random.Random
 
     class Own(random.Random, metaclass=Standing):
@@ -301,7 +289,8 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
         def __init__(self, seed: Any = None) -> None:
             super().__init__(seed)
-            vars(self).update(choices=choices, shuffle=shuffle, **_whole_numbers(recorder, self))
+            vars(self).update(choices=random.choices, shuffle=random.shuffle)
+            vars(self).update(_whole_numbers(recorder, self))
             for name in PYTHON:
                 stock = getattr(self, name)
                 vars(self)[name] = drawing(name, stock, recorder.noise, lambda: recorder.running)

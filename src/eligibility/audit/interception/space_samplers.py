@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from eligibility.audit.interception.numpy_samplers import FEW
+from eligibility.audit.interception.numpy_samplers import FEW, answer
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.trace import UNREAD
@@ -25,12 +25,11 @@ def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
             weights = weights if given is None else np.asarray(given, dtype=float)
         both = mask is not None and probability is not None
         possible = len(weights) == self.n and (weights >= 0).all() and weights.any()
-        if not recorder.running or self.n > FEW or both or not possible:
-            return stock(self, mask, probability)
-        first = len(recorder.choices.draws)
+        if self.n > FEW or both or not possible:
+            return NotImplemented
         picked = recorder.choices.choose((weights / weights.sum()).tolist(), "other")
         value = self.start + self.dtype.type(picked)
-        recorder.sampled(first, [float(value)])
+        recorder.sampled([value])
         return value
 
     def numbers(self: Any) -> Any:
@@ -42,7 +41,7 @@ def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
     patches.set(spaces.Space, "np_random", property(numbers))
     for kind in (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete):
         _repeat(patches, recorder, kind)
-    stock: Callable[..., Any] = patches.set(spaces.Discrete, "sample", discrete)
+    answer(patches, recorder, spaces.Discrete, "sample", discrete)
 
 
 def _repeat(patches: Patches, recorder: Recorder, kind: type[spaces.Space[Any]]) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from eligibility.audit.choices import MOST_PATHS, count_of_paths, next_path, paths_after
+from eligibility.audit.choices import MOST_PATHS, count_of_paths, paths_after
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import (
     DTYPE_WORDS,
@@ -231,8 +231,9 @@ def enumerated(
         progress(what, len(traces), max(predicted, len(traces)))
         ran = started.pop(prescribed, None) or runner.start(replace(job, prescribed=prescribed))
         traces.append(replace(ran(), given=given))
-        prescribed = next_path(traces[-1], given)
-        for path in islice(paths_after(traces[-1], given), runner.ahead):
+        following = [*islice(paths_after(traces[-1], given), runner.ahead)]
+        prescribed = following[0] if following else None
+        for path in following:
             if path not in started:
                 started[path] = runner.start(replace(job, prescribed=path))
         done += traces[-1].probability
