@@ -77,7 +77,7 @@ def test_choices_end_where_there_are_none_too_many_or_enough(
     with pytest.raises(PathComplete):
         made.choose([0.5, 0.5], "action")
     made = Choices()
-    made.close()
+    made.closed = True
     with pytest.raises(PathComplete):
         made.choose([1.0], "environment")
     monkeypatch.setattr(choices, "MAX_CHOICES", 1)

@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import silent
 from eligibility.audit.tensordicts import takes_tensordict, training_of
-from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.errors import InvalidTypeError
 from eligibility.scalars import check_callable, check_count, check_numbers, described
 
 _SAMPLES = 200
@@ -92,13 +92,12 @@ def audit_agent(
     References:
         Williams 1992, Theorem 2.
     """
-
     check_callable(factory, "factory", "pass the class of the agent, or a function that makes one")
     _check_probe(environment, episodes, discount, max_paths)
 
     def program() -> None:
         made = gymnasium.make(environment)
-        agent = factory(made) if _takes_argument(factory) else factory()
+        agent = _made(factory, made)
         learn = _method(agent, update)
         while True:
             played = [play(made, agent, _method(agent, act)) for _ in range(episodes)]
@@ -227,8 +226,8 @@ def audit_module(
         raise InvalidTypeError(
             "`module`", type(module).__name__, "a torch.nn.Module", "use audit_loss for a function"
         )
-    _check_probe(environment, episodes, discount, max_paths)
     if takes_tensordict(module):
+        _check_probe(environment, episodes, discount, max_paths)
         program = training_of(module, environment, episodes)
         return _audit(program, module, None, discount, max_paths)
     return audit_loss(
@@ -243,10 +242,6 @@ def _audit(
     discount: float | None,
     max_paths: int,
 ) -> AuditReport:
-    if max_paths <= 0:
-        raise InvalidValueError(
-            "`max_paths`", f"{max_paths}", "a positive number", "omit it to use the default"
-        )
     started = time.perf_counter()
     source = _source_of(audited)
     constants = source.constants(()) if source else Constants()
@@ -263,20 +258,21 @@ def _audit(
     return replace(report, seconds=time.perf_counter() - started)
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _parameters(function: Callable[..., Any]) -> list[str]:
     """Parameters to be filled by name: those of ``forward`` for a module, without defaults."""
     called = function.forward if isinstance(function, nn.Module) else function
-    given = inspect.signature(called).parameters
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: parameter
-        for name, parameter in given.items()
-        if parameter.kind not in kinds and (parameter.default is parameter.empty or name in FILLED)
-    }
+    return [
+        name
+        for name, each in inspect.signature(called).parameters.items()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        and (each.default is each.empty or name in FILLED)
+    ]
 
 
-def _takes_argument(factory: Callable[..., Any]) -> bool:
-    return any(p.default is p.empty for p in inspect.signature(factory).parameters.values())
+def _made(factory: Callable[..., Any], environment: Any) -> Any:
+    """A fresh agent."""
+    wanted = inspect.signature(factory).parameters.values()
+    return factory(environment) if any(p.default is p.empty for p in wanted) else factory()
 
 
 def _method(agent: Any, name: str) -> Callable[..., Any]:
@@ -295,7 +291,7 @@ def _check_agent(factory: Callable[..., Any], act: str, update: str, environment
     """Make one agent outside the audit, so that mistakes in its interface raise."""
     made = gymnasium.make(environment)
     with torch.random.fork_rng(devices=[]):
-        agent = factory(made) if _takes_argument(factory) else factory()
+        agent = _made(factory, made)
     made.close()
     _method(agent, act)
     takes_rewards = "rewards" in _parameters(_method(agent, update))

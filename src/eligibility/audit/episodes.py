@@ -22,17 +22,17 @@ FILLED = {*_COLUMNS, *_ALIASES, "returns", "old_log_probs", "dones", "mask"}
 
 def play(environment: Any, agent: Any, choose: Callable[[Any], Any]) -> dict[str, list[Any]]:
     """One episode; what happened, and the rewards in the agent's own list if it keeps one."""
-    names = ("observations", "actions", "rewards", "terminated", "truncated")
-    record: dict[str, list[Any]] = {name: [] for name in names}
+    record: dict[str, list[Any]] = {
+        name: [] for name in ("observations", "actions", "rewards", "terminated", "truncated")
+    }
     observation, _ = environment.reset()
     while True:
         chosen = choose(observation)
         action = chosen[0] if isinstance(chosen, tuple) else chosen
         following, reward, terminated, truncated, _ = environment.step(action)
-        for name, item in zip(
-            names, (observation, action, reward, terminated, truncated), strict=True
-        ):
-            record[name].append(item)
+        row = (observation, action, reward, terminated, truncated)
+        for items, item in zip(record.values(), row, strict=True):
+            items.append(item)
         if isinstance(getattr(agent, "rewards", None), list):
             agent.rewards.append(reward)
         observation = following
@@ -66,10 +66,7 @@ def episode_of(environment: Any, policy: nn.Module, discount: float) -> dict[str
 
 def concatenated(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """[T]: the steps of all episodes one after the other, under every name."""
-    return _completed({name: torch.cat([e[name] for e in batch]) for name in batch[0]})
-
-
-def _completed(filled: dict[str, Tensor]) -> dict[str, Tensor]:
+    filled = {name: torch.cat([e[name] for e in batch]) for name in batch[0]}
     filled["old_log_probs"] = filled["log_probs"].detach()
     filled["dones"] = filled["terminated"] | filled["truncated"]
     return filled | {alias: filled[name] for alias, name in _ALIASES.items()}

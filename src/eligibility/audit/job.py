@@ -37,7 +37,6 @@ SIZES = (
 STATES = 3  # of the probe, without the terminal one
 OWN_STATES = 64  # of the problem of a program without an environment, with it
 
-
 WholeNumber = tuple[str, int, int, int]  # of a text: the file, line, column, and the number
 SmallNumber = tuple[str, int, int, int, int]  # the same, and what it is in its place
 Statement = tuple[str, int, str]  # of a text: the file, the line, and what is given a number
@@ -61,6 +60,12 @@ class OwnProblem:
     reward: Statement | None = None
     cost: bool = False
     contexts: bool = False
+
+
+# Of a job: what says which program is run on which problem, and in what precision.
+_OF_THE_PROBLEM = (
+    "size", "directions", "raised", "nodes", "awaited", "trained", "at_ends", "smaller", "problem",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,18 +139,8 @@ class Job:
 
     def plain(self) -> Job:
         """The first path of the same program and problem, with nothing moved or looked into."""
-        return Job(
-            (),
-            self.size,
-            self.directions,
-            raised=self.raised,
-            nodes=self.nodes,
-            awaited=self.awaited,
-            trained=self.trained,
-            at_ends=self.at_ends,
-            smaller=self.smaller,
-            problem=self.problem,
-        )
+        same = {name: getattr(self, name) for name in _OF_THE_PROBLEM}
+        return Job((), **same)
 
 
 def mixture_of(columns: Sequence[int]) -> Array:
@@ -182,9 +177,9 @@ class Program:
 OPEN_LANE = "open lane"  # the line of a worker that is to run jobs of another lane as well
 
 
-def encode_job(job: Job) -> str:
-    """A job as one line of JSON."""
-    return json.dumps(asdict(job))
+def encoded(record: Job | Program) -> str:
+    """What a worker reads: a program first, then jobs; each is one line of JSON."""
+    return json.dumps(asdict(record))
 
 
 def decode_job(line: str) -> Job:
@@ -195,11 +190,6 @@ def decode_job(line: str) -> Job:
     return Job(size=size, problem=problem, **{k: frozen(value) for k, value in data.items()})
 
 
-def settings_line(program: Program) -> str:
-    """The first line that a worker reads."""
-    return json.dumps(asdict(program))
-
-
-def read_settings(line: str) -> Program:
-    """The program in it."""
+def decode_program(line: str) -> Program:
+    """The program in a line of JSON."""
     return Program(**{name: frozen(value) for name, value in json.loads(line).items()})

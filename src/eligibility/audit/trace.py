@@ -6,11 +6,11 @@ They cross a pipe as JSON from a process that ran somebody's program, so nothing
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import astuple, dataclass, fields
+from typing import Any
 
-Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
@@ -279,40 +279,45 @@ class Trace:
         return product
 
 
+_RECORDS: dict[str, Callable[..., Any]] = {
+    "draws": Draw, "steps": Step, "updates": Update, "scores": Score, "facts": Fact, "made": Made,
+    "slopes": Differentiated,
+}  # fmt: skip
+
+
+def encode_trace(trace: Trace) -> str:
+    """A trace as JSON; the records inside as lists of their fields."""
+    records = {name: [astuple(record) for record in getattr(trace, name)] for name in _RECORDS}
+    return json.dumps(vars(trace) | records)
+
+
 def parse_trace(data: Any) -> Trace:
     """The record in ``data``, as it came from JSON; raises ``ValueError`` if it is none."""
     try:
+        records: dict[str, Any] = {
+            name: tuple(_record(kind, item) for item in data[name])
+            for name, kind in _RECORDS.items()
+        }
         return Trace(
             outcome=_text(data["outcome"]),
             detail=_text(data["detail"])[:2000],
             file=_text(data["file"]),
             line=int(data["line"]),
-            draws=tuple(map(_draw, data["draws"])),
-            steps=tuple(_record(Step, item) for item in data["steps"]),
-            updates=tuple(_record(Update, item) for item in data["updates"]),
-            scores=tuple(_record(Score, item) for item in data["scores"]),
             shapes=frozen(data["shapes"]),
             notes=tuple(_text(note) for note in data["notes"]),
-            facts=tuple(_record(Fact, item) for item in data["facts"]),
             known=int(data["known"]),
-            made=tuple(_record(Made, item) for item in data["made"]),
-            slopes=tuple(_record(Differentiated, item) for item in data["slopes"]),
+            **records,
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a trace: {error!r}") from error
 
 
-def _draw(values: Any) -> Draw:
-    draw = _record(Draw, values)
-    if draw.density is None:
-        return draw
-    return replace(draw, density=_record(Density, values[-1]))
-
-
-def _record(kind: Callable[..., Record], values: Any) -> Record:
+def _record(kind: Callable[..., Any], values: Any) -> Any:
     if len(values) != len(fields(kind)):  # type: ignore[arg-type]  # kind is a dataclass
         raise TypeError(f"{len(values)} values for {kind}")
-    return kind(*(frozen(value) for value in values))
+    has_density = kind is Draw and values[-1] is not None
+    last = _record(Density, values[-1]) if has_density else frozen(values[-1])
+    return kind(*map(frozen, values[:-1]), last)
 
 
 def frozen(value: Any) -> Any:

@@ -28,11 +28,7 @@ class Group:
 
 
 class Calls:
-    """Those since the last step: the next action is made of one of them, or of several.
-
-    Args:
-        choices: What the draws were.
-    """
+    """Those since the last step: the next action is made of one of them, or of several."""
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices

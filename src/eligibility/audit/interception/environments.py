@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any
 
 import gymnasium
-from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
@@ -89,33 +88,21 @@ def _probe(
             real = stock_make(name, **options)
             seen, masked = (real.observation_space, real.action_space), _masked(real)
             real.close()
-    probe = probe_of(text, *seen, masked, recorder, four_tuple)
+    probe = _placed(text, seen, masked, recorder, four_tuple)
     probe.render_mode = options.get("render_mode")
     return probe
 
 
-def probe_of(
-    text: str,
-    observed: spaces.Space[Any],
-    acted: spaces.Space[Any],
-    masked: str,
-    recorder: Recorder,
-    four_tuple: bool,
+def _placed(
+    name: str, seen: tuple[Any, Any], masked: str, recorder: Recorder, four_tuple: bool
 ) -> Probe:
     """The probe in the place of an environment with these spaces."""
     try:
-        environment = Probe(text, observed, acted, recorder, four_tuple, masked)
+        probe = Probe(name, *seen, recorder, four_tuple, masked)
     except NotImplementedError as error:
-        raise NotImplementedError(f"{error} in {text}") from None
-    recorder.environments.append(environment)
-    return environment
-
-
-def _own_probe(recorder: Recorder, four_tuple: bool, environment: Any) -> Probe:
-    """The probe in the place of an environment that a program made without ``make``."""
-    own = environment.observation_space, environment.action_space
-    name = type(environment).__name__
-    return probe_of(name, *own, _masked(environment), recorder, four_tuple)
+        raise NotImplementedError(f"{error} in {name}") from None
+    recorder.environments.append(probe)
+    return probe
 
 
 def _masked(real: Any) -> str:
@@ -145,8 +132,11 @@ def replace_own_classes(patches: Patches, recorder: Recorder, four_tuple: bool) 
             if recorder.blind or unfinished:
                 return own(self, *args, **options)
             if id(self) not in probes:
+                kind = type(self).__name__
                 with recorder.looking():
-                    probes[id(self)] = self, _own_probe(recorder, four_tuple, self)
+                    seen = self.observation_space, self.action_space
+                    probe = _placed(kind, seen, _masked(self), recorder, four_tuple)
+                probes[id(self)] = self, probe
             return getattr(probes[id(self)][1], name)(*args, **options)
 
         setattr(cls, name, method)

@@ -13,9 +13,6 @@ class Evaluations:
 
     No decision is made in such an episode, and one outcome of the problem's choices is enough. But
     a program that never draws has no other steps; so nothing is settled before the first draw.
-
-    Args:
-        choices: Where the problem's own choices were made.
     """
 
     def __init__(self, choices: Choices) -> None:

@@ -33,18 +33,11 @@ _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
-    """The facts in the graph below ``root``, a loss that leads to the optimizer step ``update``.
-
-    Args:
-        root: The node of the loss.
-        update: The step's index.
-        trained: The tensors of all optimizers.
-    """
+    """The facts in the graph of a loss, whose node is ``root``, that leads to a step ``update``."""
     facts: list[Fact] = []
     index = {id(tensor): i for i, tensor in enumerate(trained)}
     for node in nodes_below(root):
-        distance = _ratio(node)
-        if distance is not None:
+        if (distance := _ratio(node)) is not None:
             facts.append(Fact(RATIO, place_of_node(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
             facts.append(Fact(SWAPPED, place_of_node(node), 0.0, update))

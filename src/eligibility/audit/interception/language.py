@@ -96,10 +96,9 @@ def misses_launcher(error: BaseException) -> bool:
 
 
 def notice_language(script: Path) -> None:
-    """From now on, end the run with `LanguageProgram` if the program is one.
+    """From now on, end the run of this script with `LanguageProgram` if it is one.
 
-    Args:
-        script: The program; modules in its folder are its own, whatever they are called.
+    Modules in its folder are its own, whatever they are called.
     """
     finder: Any = _Finder(script.parent)
     sys.meta_path.insert(0, finder)

@@ -14,16 +14,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from eligibility.audit.interception.graph import (
-    clips_ratio,
-    divides_by_probabilities,
-    exponentiated_difference,
-    inspect_graph,
-    line_text,
-    nodes_below,
-    place_of_node,
-    watch_extremes,
-)
+from eligibility.audit.interception import graph
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
@@ -79,19 +70,16 @@ def _registration(patches: Patches, recorder: Recorder) -> None:
 
     stock = patches.set(Optimizer, "__init__", initialise)
     stock_keep = patches.set(torch.nn.Module, "register_parameter", keep)
-    if recorder.job.trained:
-        patches.later(register_module_forward_pre_hook(_before_acting(recorder)).remove)
+    wanted = recorder.job.trained
 
-
-def _before_acting(recorder: Recorder) -> Callable[..., None]:
-    """What is called before a module runs: the parameters of a later optimizer are known to it."""
-
-    def hook(*_: Any) -> None:
-        made, wanted = recorder.parameters.of_modules, recorder.job.trained
+    def register_early(*_: Any) -> None:
+        """Before a module runs: what a later optimizer trains."""
+        made = recorder.parameters.of_modules
         if not recorder.parameters.tensors and len(made) > max(wanted):
             recorder.register([made[number] for number in wanted])
 
-    return hook
+    if wanted:
+        patches.later(register_module_forward_pre_hook(register_early).remove)
 
 
 def _copying(patches: Patches, recorder: Recorder) -> None:
@@ -166,7 +154,7 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
         recorder.accumulated.before_backward()
         look_into([self])
         if recorder.job.inspected and self.grad_fn is not None:  # `grad` is of what falls or rises
-            watch_extremes(self.grad_fn, tell_side)
+            graph.watch_extremes(self.grad_fn, tell_side)
         stock(self, *args, **options)
 
     def grad(outputs: Any, *args: Any, **options: Any) -> Any:
@@ -176,18 +164,17 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
     def look_into(losses: Iterable[torch.Tensor]) -> None:
         for loss in losses:
             if loss.grad_fn is not None:
-                nodes = list(nodes_below(loss.grad_fn))
+                nodes = list(graph.nodes_below(loss.grad_fn))
                 for fact in _facts_of_graph(nodes):
                     recorder.note(fact)
                 leaves = [node.variable for node in nodes if hasattr(node, "variable")]
                 recorder.hand_updates.differentiates(leaves, user_place())
                 if recorder.job.inspected:
-                    recorder.facts += inspect_graph(
-                        loss.grad_fn, len(recorder.updates), recorder.parameters.tensors
-                    )
+                    update, tensors = len(recorder.updates), recorder.parameters.tensors
+                    recorder.facts += graph.inspect_graph(loss.grad_fn, update, tensors)
 
     def tell_side(node: Any, right: bool) -> None:
-        fact = Fact(SIDE, place_of_node(node), 1.0 if right else -1.0, len(recorder.updates))
+        fact = Fact(SIDE, graph.place_of_node(node), 1.0 if right else -1.0, len(recorder.updates))
         recorder.facts.append(fact)
 
     stock = patches.set(torch.Tensor, "backward", backward)
@@ -197,7 +184,7 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
 def _remember_lines(patches: Patches) -> None:
     """Each node of a graph keeps the line that made it, as for the detection of anomalies."""
     # in place of the whole stack, whose text takes longer than the operation
-    patches.set(torch.fx.traceback, "format_stack", lambda: [line_text(*user_place())])
+    patches.set(torch.fx.traceback, "format_stack", lambda: [graph.line_text(*user_place())])
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
     patches.later(lambda: torch.set_anomaly_enabled(*before))
@@ -207,9 +194,9 @@ def _facts_of_graph(nodes: Iterable[Any]) -> set[str]:
     """Whether the graph has exp(a − b) of two probabilities, and clips it; the lowest precision."""
     facts: set[str] = set()
     for node in nodes:
-        if exponentiated_difference(node) is not None or divides_by_probabilities(node):
+        if graph.exponentiated_difference(node) or graph.divides_by_probabilities(node):
             facts.add(RATIO)
-        if clips_ratio(node):
+        if graph.clips_ratio(node):
             facts.add(CLIPPED)
         facts |= {precision_note(made.dtype) for made in node._input_metadata}
     return facts - {""}

@@ -28,13 +28,8 @@ def shown_space(space: spaces.Space[Any], dtype: Any) -> spaces.Space[Any]:
 
 
 def observations_of(space: spaces.Space[Any], actions: spaces.Space[Any]) -> list[Any]:
-    """One observation a state, the terminal one last.
-
-    Raises:
-        NotImplementedError: A kind of space that the probe does not imitate.
-    """
-    generator = np.random.Generator(np.random.PCG64(11))
-    return _drawn(space, actions, generator)
+    """One observation a state, the terminal one last; it refuses what the probe cannot imitate."""
+    return _drawn(space, actions, np.random.Generator(np.random.PCG64(11)))
 
 
 def _drawn(

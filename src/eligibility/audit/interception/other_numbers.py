@@ -12,11 +12,7 @@ import torch
 
 
 class OtherNumbers:
-    """Watches the three global generators, from the first reset on.
-
-    Args:
-        seed: Seed them first; None: leave them as they are.
-    """
+    """Watches the three global generators, from the first reset on; a ``seed`` seeds them first."""
 
     def __init__(self, seed: int | None) -> None:
         if seed is not None:

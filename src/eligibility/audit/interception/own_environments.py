@@ -34,14 +34,9 @@ _OTHERS = (gymnasium.Env, gymnasium.vector.VectorEnv, torch.nn.Module, torch.opt
 
 
 class OwnProbe(Probe):
-    """The probe in the place of one such environment.
+    """The probe in the place of ``own``, whose ``reset`` and ``step`` have returned these.
 
-    Args:
-        own: The program's object.
-        first: What its ``reset`` returned.
-        steps: What its ``step`` returned, one at least.
-        words: The actions, if they are words.
-        books: Those of the run.
+    The actions may be ``words``.
     """
 
     def __init__(
@@ -52,10 +47,8 @@ class OwnProbe(Probe):
         words: Sequence[str],
         books: Recorder,
     ) -> None:
-        name = type(own).__name__
-        super().__init__(
-            name, spaces.Discrete(STATES + 1), spaces.Discrete(_MOST), books, False, ""
-        )
+        seen, acted = spaces.Discrete(STATES + 1), spaces.Discrete(_MOST)
+        super().__init__(type(own).__name__, seen, acted, books, False, "")
         self._own, self._tells, self._form, self._words = own, _tells(first), steps[0], words
         seen_after = [step[0] for step in steps]
         self._observations, self._put = _observations(_observed(first), seen_after)

@@ -58,11 +58,8 @@ def replace_rewards(patches: Patches, recorder: Recorder, problem: OwnProblem) -
 class _Rewriting(ast.NodeTransformer):
     """Puts the probe's reward in the place of every number that a name is given.
 
-    The statements run aside: what they draw is the reward's luck.
-
-    Args:
-        scope: The function, or the module, that the name belongs to.
-        target: The name.
+    The statements run aside: what they draw is the reward's luck. The name, ``target``, belongs to
+    a function or a module, ``scope``.
     """
 
     def __init__(self, scope: ast.AST, target: str) -> None:

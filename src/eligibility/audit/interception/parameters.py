@@ -33,11 +33,7 @@ def probing_directions(shape: tuple[int, ...], tensor: int, count: int) -> torch
 
 
 class Parameters:
-    """What the optimizers of one run train, in the order in which it was seen.
-
-    Args:
-        job: Which of them is moved, and along how many directions they are looked at.
-    """
+    """What the optimizers of one run train, in the order in which it was seen."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

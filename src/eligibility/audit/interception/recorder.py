@@ -18,6 +18,7 @@ from eligibility.audit.choices import (
     PathComplete,
     TooMuchWorkError,
 )
+from eligibility.audit.interception import updates
 from eligibility.audit.interception.calls import Calls, Group
 from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.minibatches import Minibatches
@@ -26,12 +27,6 @@ from eligibility.audit.interception.other_numbers import OtherNumbers, seed_gene
 from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.interception.scores import Scores
-from eligibility.audit.interception.updates import (
-    AccumulatedGradients,
-    DetachedRatios,
-    HandUpdates,
-    turned,
-)
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
@@ -66,8 +61,8 @@ class Recorder:
         self.parameters = Parameters(job)
         self.known = 0  # choices before the last of them was known
         self.slopes: list[Differentiated] = []
-        self.accumulated = AccumulatedGradients()
-        self.hand_updates = HandUpdates(self.parameters.tensors)
+        self.accumulated = updates.AccumulatedGradients()
+        self.hand_updates = updates.HandUpdates(self.parameters.tensors)
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.environments: list[Probe] = []
@@ -86,7 +81,7 @@ class Recorder:
         self._last: dict[int, Step] = {}
         self._evaluations = Evaluations(self.choices)
         self._minibatches = Minibatches(self.steps, self.updates)
-        self.detached_ratios = DetachedRatios(lambda: len(self.choices.draws))
+        self.detached_ratios = updates.DetachedRatios(lambda: len(self.choices.draws))
 
     @property
     def running(self) -> bool:
@@ -303,7 +298,7 @@ class Recorder:
         owned = {id(parameter) for parameter in parameters}
         rises = any(group.get("maximize", False) for group in optimizer.param_groups)
         if rises:
-            self.facts = [turned(fact, len(self.updates)) for fact in self.facts]
+            self.facts = [updates.turned(fact, len(self.updates)) for fact in self.facts]
         gradients = self.parameters.gradients(owned)
         for kind in self._others.used() if self._others else ():
             self.note(f"{UNREAD} {kind}")

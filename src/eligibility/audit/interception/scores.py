@@ -30,23 +30,28 @@ class Scores:
         """The program has computed a log-probability."""
         if isinstance(result, torch.Tensor) and self._room(result):
             self._attached += result.requires_grad
-            self._scores.append(score_of(dist, value, result, self._steps()))
+            self._scores.append(_score_of(dist, value, result, self._steps()))
 
     def add_table(self, probs: torch.Tensor) -> None:
         """The program has computed the log-probabilities of all actions, by hand."""
         if self._room(probs):
             self._attached += probs.requires_grad
-            self._scores.append(score_of_table(probs, self._steps(), scored=True))
+            self._scores.append(self._of_table(probs, scored=True))
 
     def add_probabilities(self, probs: torch.Tensor) -> None:
         """The program has computed probabilities; their logarithms are perhaps its scores."""
         if len(self._tables) < _MAX_SCORES and has_numbers(probs):
-            self._tables.append(score_of_table(probs, self._steps(), scored=False))
+            self._tables.append(self._of_table(probs, scored=False))
 
     def all(self) -> tuple[Score, ...]:
         """Those; where none was computed, the tables of probabilities, the late ones if any."""
         late = [table for table in self._tables if table.steps_before == self._steps()]
         return tuple(self._scores or late or self._tables)
+
+    def _of_table(self, probs: torch.Tensor, scored: bool) -> Score:
+        """The probabilities of all actions, by hand; ``scored`` by their logarithms."""
+        numbers, batch = tuple(_numbers(probs)), tuple(probs.shape[:-1])
+        return Score(user_place(), scored, batch, (), numbers, (), (), self._steps())
 
     def _room(self, result: torch.Tensor) -> bool:
         """Whether one more is kept; those with a graph are, after an evaluation without one."""
@@ -54,7 +59,7 @@ class Scores:
         return known < _MAX_SCORES and has_numbers(result)
 
 
-def score_of(
+def _score_of(
     dist: torch.distributions.Distribution, value: Any, result: torch.Tensor, steps: int
 ) -> Score:
     """The record of ``result = dist.log_prob(value)``, with the transitions made so far."""
@@ -68,22 +73,9 @@ def score_of(
     elif isinstance(dist, torch.distributions.Beta):
         probs, scales = _numbers(dist.concentration1), _numbers(dist.concentration0)
     value = torch.as_tensor(value)
-    return Score(
-        user_place(),
-        result.requires_grad,
-        tuple(dist.batch_shape),
-        tuple(value.shape),
-        tuple(probs),
-        tuple(scales),
-        tuple(_numbers(value)),
-        steps,
-    )
-
-
-def score_of_table(probs: torch.Tensor, steps: int, scored: bool) -> Score:
-    """The record of the probabilities of all actions, by hand; ``scored`` by their logarithms."""
-    batch = tuple(probs.shape[:-1])
-    return Score(user_place(), scored, batch, (), tuple(_numbers(probs)), (), (), steps)
+    shapes = tuple(dist.batch_shape), tuple(value.shape)
+    numbers = tuple(probs), tuple(scales), tuple(_numbers(value))
+    return Score(user_place(), result.requires_grad, *shapes, *numbers, steps)
 
 
 def has_numbers(tensor: torch.Tensor) -> bool:

@@ -23,10 +23,8 @@ from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.trace import ARGUMENTS, Made
 from eligibility.audit.user_code import is_user_file
 
-MAX_NUMBERS, MAX_REWARDS = (
-    64,
-    4096,
-)  # of a statement; where one of them gives the rewards of a batch
+MAX_NUMBERS = 64  # of a statement
+MAX_REWARDS = 4096  # the same, where a statement may give the rewards of a batch
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")

@@ -10,6 +10,7 @@ import opcode
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -99,15 +100,14 @@ class _InertModule(ModuleType):
             return range
         if name in ("tqdm", "track"):
             return _Progress
-        if name[
-            0
-        ].isupper():  # a class: it may be inherited from, caught or asked for by isinstance
-            ending = {"Warning": Warning, "Error": Exception, "Exception": Exception}
-            bases = [base for end, base in ending.items() if name.endswith(end)]
-            made = type(name, (bases[0] if bases else Inert,), {})
-            self.__dict__[name] = made  # the same one when it is asked for again
-            return made
-        return Inert()
+        if not name[0].isupper():
+            return Inert()
+        # a class: it may be inherited from, caught or asked for by isinstance
+        ending = {"Warning": Warning, "Error": Exception, "Exception": Exception}
+        bases = [base for end, base in ending.items() if name.endswith(end)]
+        made = type(name, (bases[0] if bases else Inert,), {})
+        self.__dict__[name] = made  # the same one when it is asked for again
+        return made
 
 
 class _Progress(Inert):
@@ -137,31 +137,44 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def _is_inert(name: str) -> bool:
-    return name.partition(".")[0] in _INERT or name.startswith(_INERT_PARTS)
-
-
-def _is_inert_if_missing(name: str) -> bool:
-    return name.partition(".")[0] in _INERT_IF_MISSING
-
-
 def quieten(patches: Patches) -> None:
     """Inert packages, no accelerator, no compilation, the same seeds in every run."""
-    first, last = _InertFinder(_is_inert), _InertFinder(_is_inert_if_missing)
-    sys.meta_path.insert(0, first)
-    sys.meta_path.append(last)
-    patches.later(lambda: sys.meta_path.remove(first))
-    patches.later(lambda: sys.meta_path.remove(last))
-    loaded = _take_out_inert()
-    patches.later(lambda: _reload(loaded, first, last))
+    _make_inert(patches)
     _keep_files_in_memory(patches)
     stay_on_processor(patches)
     run_alone(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
-    _leave_unscripted(patches)
+    if torch.jit._state._enabled.enabled:  # TorchScript returns what it is given, to be followed
+        torch.jit._state.disable()
+        patches.later(torch.jit._state.enable)
     _press_enter(patches)
     _empty_films(patches)
-    _seed(patches)
+    patches.later(partial(set_states, states()))
+    seed_generators(_SEED)
+
+
+def _make_inert(patches: Patches) -> None:
+    """The packages that show or log; what of them is loaded is not from now on."""
+    first = _InertFinder(_is_inert)
+    last = _InertFinder(lambda name: name.partition(".")[0] in _INERT_IF_MISSING)
+    sys.meta_path.insert(0, first)
+    sys.meta_path.append(last)
+    loaded: dict[str, ModuleType] = {}
+    if any(name in sys.modules for name in (*_INERT, *_INERT_PARTS)):  # seldom: there are thousands
+        loaded = {name: sys.modules.pop(name) for name in [*sys.modules] if _is_inert(name)}
+
+    def put_back() -> None:
+        for finder in (first, last):
+            sys.meta_path.remove(finder)
+            for name in finder.made:
+                sys.modules.pop(name, None)
+        sys.modules.update(loaded)
+
+    patches.later(put_back)
+
+
+def _is_inert(name: str) -> bool:
+    return name.partition(".")[0] in _INERT or name.startswith(_INERT_PARTS)
 
 
 def _keep_files_in_memory(patches: Patches) -> None:
@@ -209,38 +222,6 @@ def _empty_films(patches: Patches) -> None:
     stock = patches.set(builtins, "open", opened)
 
 
-def _leave_unscripted(patches: Patches) -> None:
-    """TorchScript returns what it is given: what would be compiled is followed as it is."""
-    if torch.jit._state._enabled.enabled:
-        torch.jit._state.disable()
-        patches.later(torch.jit._state.enable)
-
-
-def _take_out_inert() -> dict[str, ModuleType]:
-    """What of the inert packages is loaded; it is not from now on."""
-    present = [name for name in (*_INERT, *_INERT_PARTS) if name in sys.modules]
-    if not present:  # the usual case: no look at the thousands of other modules
-        return {}
-    loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
-    for name in loaded:
-        del sys.modules[name]
-    return loaded
-
-
-def _reload(loaded: dict[str, ModuleType], *finders: _InertFinder) -> None:
-    for finder in finders:
-        for name in finder.made:
-            sys.modules.pop(name, None)
-    sys.modules.update(loaded)
-
-
-def _seed(patches: Patches) -> None:
-    """Seed the three global generators, and put their states back afterwards."""
-    before = states()
-    patches.later(lambda: set_states(before))
-    seed_generators(_SEED)
-
-
 def stay_on_processor(patches: Patches) -> None:
     """No accelerator is available; what is sent to one nevertheless stays where it is.
 
@@ -253,16 +234,15 @@ def stay_on_processor(patches: Patches) -> None:
     patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
     for name in _WITHOUT_EFFECT:
         patches.set(torch.cuda, name, lambda *args, **options: 0)
-    for kind in (torch.xpu, torch.mtia):  # seeding one takes the stack's text each time
-        patches.set(kind, "manual_seed_all", lambda seed: None)
+    for device in (torch.xpu, torch.mtia):  # seeding one takes the stack's text each time
+        patches.set(device, "manual_seed_all", lambda seed: None)
     patches.set(torch.backends.mps, "is_available", lambda: False)
     patches.set(torch, "set_default_device", lambda device: None)
-    stock_load = torch.load
 
     def load(f: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
         return stock_load(f, "cpu", *args, **options)
 
-    patches.set(torch, "load", load)
+    stock_load = patches.set(torch, "load", load)
 
     def watch(owner: Any) -> None:
         def to(self: Any, *args: Any, **options: Any) -> Any:
@@ -272,5 +252,5 @@ def stay_on_processor(patches: Patches) -> None:
         stock = patches.set(owner, "to", to)
         patches.set(owner, "cuda", lambda self, *args, **options: self)
 
-    watch(torch.Tensor)
-    watch(torch.nn.Module)
+    for kind in (torch.Tensor, torch.nn.Module):
+        watch(kind)

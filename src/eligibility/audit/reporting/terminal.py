@@ -137,13 +137,10 @@ def _plain(value: float, digits: int) -> str:
 
 
 def _invariances(report: AuditReport) -> Text:
-    names = list(report.invariances)
-    moved = [f"{name} {report.change(name)}" for name in names if report.change(name) != "0"]
-    still = [name for name in names if report.change(name) == "0"]
-    said = []
-    if moved:
-        said.append(f"the gradient changes with {', '.join(moved)}")
+    changes = {name: report.change(name) for name in report.invariances}
+    moved = [f"{name} {change}" for name, change in changes.items() if change != "0"]
+    still = [name for name, change in changes.items() if change == "0"]
+    said = [f"the gradient changes with {', '.join(moved)}"] if moved else []
     if still:
-        said.append(f"it does not change with {', '.join(still)}" if moved else
-                    f"the gradient does not change with {', '.join(still)}")  # fmt: skip
+        said.append(f"{'it' if moved else 'the gradient'} does not change with {', '.join(still)}")
     return Text("; ".join(said))

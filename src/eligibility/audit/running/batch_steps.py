@@ -8,7 +8,8 @@ had when it acted, and without a ratio it follows those of the moved policy alon
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,25 +19,17 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import RATIO, Trace
 
-_Rows = tuple[tuple[float, ...] | None, ...]
-_Used = tuple[int, _Rows]  # on which data, and what
 _DISTANCE = 0.1  # how far each of the policy's own tensors is moved
 _SAME = 1e-6  # share of a gradient that is rounding
 
 
-@dataclass(frozen=True)
-class _Step:
-    """An optimizer step that moves the policy.
+class _Step(NamedTuple):
+    """An optimizer step that moves the policy."""
 
-    Attributes:
-        number: Which of the path's steps it is, from 0.
-        before: Transitions before it.
-        rows: The ascent of each of the policy's own tensors; None without one.
-    """
-
-    number: int
-    before: int
-    rows: _Rows
+    number: int  # which of the path's steps it is, from 0
+    before: int  # transitions before it
+    # the ascent of each of the policy's own tensors; None without one
+    rows: tuple[tuple[float, ...] | None, ...]
 
 
 def repeated_steps(survey: Survey) -> int:
@@ -81,7 +74,7 @@ def with_measured_ratio(survey: Survey, runner: Runner) -> Survey:
 
 def _repeated(steps: list[_Step]) -> tuple[int, int] | None:
     """The numbers of two steps that used the same gradient on the same data."""
-    seen: dict[_Used, int] = {}
+    seen: dict[Any, int] = {}
     for step in steps:
         first = seen.setdefault((step.before, step.rows), step.number)
         if first != step.number:
@@ -121,13 +114,9 @@ def _steps_without_ratio(survey: Survey) -> list[list[_Step]]:
 
 def _policy_steps(trace: Trace, survey: Survey) -> list[_Step]:
     """A path's optimizer steps that move the policy; a critic may be trained more often."""
-    own = survey.own
-    steps = (
-        _Step(
-            number,
-            update.steps_before,
-            tuple(row for tensor, row in enumerate(update.ascent) if tensor in own),
-        )
-        for number, update in enumerate(trace.updates)
-    )
-    return [step for step in steps if any(row and any(row) for row in step.rows)]
+    own, steps = survey.own, []
+    for number, update in enumerate(trace.updates):
+        rows = tuple(row for tensor, row in enumerate(update.ascent) if tensor in own)
+        if any(row and any(row) for row in rows):
+            steps.append(_Step(number, update.steps_before, rows))
+    return steps

@@ -5,13 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from eligibility.audit.choices import (
-    NoEnvironmentError,
-    PathComplete,
-    TooManyChoicesError,
-    TooMuchWorkError,
-    UpdatedByHandError,
-)
+from eligibility.audit import choices
 from eligibility.audit.interception.context import intercepted
 from eligibility.audit.interception.language import LanguageProgram, misses_launcher
 from eligibility.audit.interception.recorder import Recorder
@@ -21,8 +15,8 @@ from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, OPTIMIZERS, Trace
 from eligibility.audit.user_code import caught_in, raised_at
 
 _ENDS: dict[type[BaseException], str] = {
-    PathComplete: "updated", NoEnvironmentError: NO_ENVIRONMENT, TooManyChoicesError: "choices",
-    LanguageProgram: LANGUAGE,
+    choices.PathComplete: "updated", choices.NoEnvironmentError: NO_ENVIRONMENT,
+    choices.TooManyChoicesError: "choices", LanguageProgram: LANGUAGE,
 }  # fmt: skip
 
 
@@ -37,9 +31,9 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
             recorder.note(recorder.hand_updates.check())
     except tuple(_ENDS) as end:
         outcome = _ENDS[type(end)]
-    except TooMuchWorkError as error:
+    except choices.TooMuchWorkError as error:
         outcome, detail = "work", str(error)
-    except UpdatedByHandError as error:
+    except choices.UpdatedByHandError as error:
         outcome, detail, place = "error", str(error), error.place
     except SystemExit as error:
         if error.code not in (None, 0):

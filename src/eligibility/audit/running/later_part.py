@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.rounds import renumbered
@@ -13,30 +14,17 @@ from eligibility.audit.trace import Step, Trace
 _SEED = 1  # of the path through the beginning
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """How much of a run comes before the part that is reported.
+class Beginning(NamedTuple):
+    """How much of a run comes before the part that is reported."""
 
-    Attributes:
-        updates: Optimizer steps.
-        steps: Transitions.
-        draws: Random choices.
-        scores: Calls of ``log_prob``.
-    """
-
-    updates: int = 0
-    steps: int = 0
-    draws: int = 0
-    scores: int = 0
+    updates: int = 0  # steps of optimizers
+    steps: int = 0  # transitions
+    draws: int = 0  # random choices
+    scores: int = 0  # calls of ``log_prob``
 
 
 class LaterPart(OtherRunner):
-    """Runs a program on one path through its beginning, and reports what comes after it.
-
-    Args:
-        runner: Runs the whole program.
-        beginning_of: The beginning of a run.
-    """
+    """Runs a program on one path through its beginning, and reports what comes after it."""
 
     def __init__(self, runner: Runner, beginning_of: Callable[[Trace], Beginning]) -> None:
         super().__init__(runner)

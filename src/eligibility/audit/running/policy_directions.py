@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from eligibility.audit.arrays import Array
@@ -14,18 +12,16 @@ Directions = frozenset[tuple[int, int]]  # tensors, and which of the probing dir
 
 def critic_gradient(trace: Trace, acting: Directions) -> Array:
     """The gradient along all directions outside the policy."""
-    return _gradient(trace, lambda direction: direction not in acting)
+    return policy_gradient(trace, acting, outside=True)
 
 
-def policy_gradient(trace: Trace, acting: Directions) -> Array:
-    """The gradient along the policy's directions."""
-    return _gradient(trace, lambda direction: direction in acting)
-
-
-def _gradient(trace: Trace, wanted: Callable[[tuple[int, int]], bool]) -> Array:
+def policy_gradient(trace: Trace, acting: Directions, outside: bool = False) -> Array:
+    """The gradient along the policy's directions, or along all others."""
     total: dict[tuple[int, int], float] = {}
     for update in trace.updates:
         for tensor, ascent in enumerate(update.ascent):
-            for along in filter(wanted, ((tensor, d) for d in range(len(ascent or ())))):
-                total[along] = total.get(along, 0.0) + (ascent or ())[along[1]]
+            for direction, slope in enumerate(ascent or ()):
+                along = tensor, direction
+                if (along in acting) != outside:
+                    total[along] = total.get(along, 0.0) + slope
     return np.array([total[along] for along in sorted(total)] or [0.0])

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from eligibility.audit.job import OPEN_LANE, Job, Program, encode_job, settings_line
+from eligibility.audit.job import OPEN_LANE, Job, Program, encoded
 from eligibility.audit.running.forkserver import MOST_LANES, Lane, early_end, start_worker
 from eligibility.audit.running.preloading import shared_libraries
 from eligibility.audit.side_by_side import in_order, processors
@@ -29,21 +28,21 @@ _LANES_AFTER = 1.0  # seconds of runs: what takes less is over before a lane wou
 _AHEAD = 2  # runs of a lane: the one that is made, and one for the moment when it ends
 
 
-class Runner(Protocol):
-    """Something that can run the program under audit."""
+class Runner:
+    """Something that can run the program under audit; one of `start` and `run` says how."""
 
     @property
     def ahead(self) -> int:
         """How many runs are worth starting before the first of them is asked for."""
-        ...
+        return 1
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run; the result waits for its end."""
-        ...
+        return partial(self.run, job)
 
     def run(self, job: Job) -> Trace:
         """One run."""
-        ...
+        return self.start(job)()
 
 
 def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
@@ -51,7 +50,7 @@ def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
     return in_order((runner.start(job) for job in jobs), lambda: runner.ahead)
 
 
-class OtherRunner:
+class OtherRunner(Runner):
     """Runs a program by another runner, whose jobs are given ``fields``."""
 
     def __init__(self, runner: Runner, **fields: Any) -> None:
@@ -66,22 +65,12 @@ class OtherRunner:
         """Begin a run."""
         return self._runner.start(replace(job, **self._fields))
 
-    def run(self, job: Job) -> Trace:
-        """One run."""
-        return self.start(job)()
 
-
-class CallableRunner:
+class CallableRunner(Runner):
     """Runs a Python callable in this process; everything is restored after each run."""
-
-    ahead = 1
 
     def __init__(self, program: Callable[[], object], four_tuple: bool = False) -> None:
         self._program, self._four_tuple = program, four_tuple
-
-    def start(self, job: Job) -> Callable[[], Trace]:
-        """A run that is made when it is asked for."""
-        return partial(self.run, job)
 
     def run(self, job: Job) -> Trace:
         """One run."""
@@ -90,7 +79,7 @@ class CallableRunner:
         return execute(self._program, job, four_tuple=self._four_tuple)
 
 
-class ScriptRunner:
+class ScriptRunner(Runner):
     """Runs a script in a child process that is limited in time, memory and reach.
 
     Once the runs have taken a while, several are made at once, on as many processors as there are.
@@ -128,7 +117,7 @@ class ScriptRunner:
         )
         self._lanes: list[Lane] = [self._worker]
         self._spent = 0.0  # seconds that runs were waited for
-        self._answered(self._worker.ask(settings_line(program)))
+        self._answered(self._worker.ask(encoded(program)))
 
     @property
     def ahead(self) -> int:
@@ -140,11 +129,7 @@ class ScriptRunner:
         if self._spent > _LANES_AFTER and len(self._lanes) == 1:
             self._open_lanes()
         lane = min(self._lanes, key=lambda lane: lane.waiting)
-        return partial(self._trace, lane.ask(encode_job(job)))
-
-    def run(self, job: Job) -> Trace:
-        """One run."""
-        return self.start(job)()
+        return partial(self._trace, lane.ask(encoded(job)))
 
     def _open_lanes(self) -> None:
         for lane in self._worker.lanes:
@@ -176,12 +161,7 @@ class ScriptRunner:
     def __enter__(self) -> ScriptRunner:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
 
     def _answered(self, answer: Callable[[], str]) -> str:

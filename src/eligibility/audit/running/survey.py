@@ -14,16 +14,9 @@ from itertools import islice
 
 import numpy as np
 
+from eligibility.audit import precision
 from eligibility.audit.choices import MOST_PATHS, count_of_paths, paths_after
 from eligibility.audit.job import SIZES, Job, ProbeSize
-from eligibility.audit.precision import (
-    DTYPE_WORDS,
-    SINGLE,
-    UNIT_DOUBLE,
-    UNIT_SINGLE,
-    step_length,
-    tolerance,
-)
 from eligibility.audit.running.policy_directions import Directions, critic_gradient, policy_gradient
 from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.sampling_calls import executing_call
@@ -115,12 +108,12 @@ class Survey:
     @property
     def single(self) -> bool:
         """Whether some of the program's arithmetic was in single precision."""
-        return not self.raised or any(SINGLE in trace.notes for trace in self.traces)
+        return not self.raised or any(precision.SINGLE in trace.notes for trace in self.traces)
 
     @property
     def unit(self) -> float:
         """Unit roundoff of the precision that the program ran in."""
-        return UNIT_SINGLE if self.single else UNIT_DOUBLE
+        return precision.UNIT_SINGLE if self.single else precision.UNIT_DOUBLE
 
 
 def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> Survey:
@@ -182,7 +175,7 @@ def sampled(
 def _first_run(runner: Runner) -> tuple[bool, Trace]:
     """The first path, in double precision if the program bears it."""
     first = runner.run(Job((), SIZES[0]))
-    if first.outcome == "error" and any(word in first.detail for word in DTYPE_WORDS):
+    if first.outcome == "error" and any(word in first.detail for word in precision.DTYPE_WORDS):
         own = runner.run(Job((), SIZES[0], raised=False))
         if own.outcome in RAN:
             return False, own
@@ -254,12 +247,12 @@ def with_slopes(
         return base
     all_of_them = range(max(len(trace.shapes) for trace in ran))
     directions = tuple((t, d) for t in tensors or all_of_them for d in range(job.directions))
-    slopes = _slopes(base, ran, runner, job, progress, directions, {})
-    told = replace(base, directions=directions, slopes=slopes)
+    told = replace(base, directions=directions, slopes=None)
+    told = replace(told, slopes=_slopes(told, ran, runner, job, progress))
     told = replace(told, traces=tuple(_stopped(trace, told.acting) for trace in base.traces))
     if tensors:
         return told
-    rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
+    rounding = 1e-3 if base.single else 1e-6
     told = replace(told, shared=_shared_with_critic(runner, job, ran, told.acting, rounding))
     if not has_critic(told):
         return told
@@ -277,15 +270,14 @@ def _stopped(trace: Trace, acting: Directions) -> Trace:
 
 def slopes_of_path(base: Survey, trace: Trace, runner: Runner, job: Job) -> dict[Key, Slope]:
     """The slopes of one path alone, run as ``job`` says."""
-    return _slopes(base, [trace], runner, job, silent, base.directions, {})
+    return _slopes(replace(base, slopes=None), [trace], runner, job, silent)
 
 
 def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
     """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
     ran = [trace for trace in base.traces if trace.outcome in RAN]
-    known = dict(base.slopes or {})
-    found = _slopes(base, ran, runner, job, silent, base.directions, known) if ran else {}
-    return replace(base, slopes=known | found)
+    found = _slopes(base, ran, runner, job, silent)
+    return replace(base, slopes={**(base.slopes or {}), **found})
 
 
 def silent(what: str, done: int, expected: int) -> None:
@@ -293,21 +285,15 @@ def silent(what: str, done: int, expected: int) -> None:
 
 
 def _slopes(
-    base: Survey,
-    ran: list[Trace],
-    runner: Runner,
-    job: Job,
-    progress: Progress,
-    directions: tuple[tuple[int, int], ...],
-    known: dict[Key, Slope],
+    base: Survey, ran: list[Trace], runner: Runner, job: Job, progress: Progress
 ) -> dict[Key, Slope]:
-    """The slopes of every choice that is not ``known``: of the graph, or else by differences."""
-    call = executing_call(base.traces)
+    """The slopes that ``base`` lacks along its directions: from graphs, or else by differences."""
+    call, known, directions = executing_call(base.traces), base.slopes or {}, base.directions
     cover = covering_paths(ran, call, known)
     if not cover:
         return {}
-    job = replace(job, distance=step_length(base.unit))
-    slopes = from_graphs(runner, job, cover, directions, tolerance(base.unit))
+    job = replace(job, distance=precision.step_length(base.unit))
+    slopes = from_graphs(runner, job, cover, directions, precision.tolerance(base.unit))
     cover = covering_paths(ran, call, known | slopes)
     columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
     for number, (tensor, direction) in enumerate(directions if cover else ()):
@@ -327,7 +313,7 @@ def _shared_with_critic(
     still = critic_gradient(trace, acting)
     if not np.any(still):
         return frozenset()
-    # What a continuous action earns depends on its value, which moves with the policy.
+    # what a continuous action earns depends on its value, which moves with the policy
     earned = tuple(step.reward for step in trace.steps if step.executed)
 
     def changes(direction: int, *tensors: int) -> bool:

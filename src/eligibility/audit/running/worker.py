@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Set
 from contextlib import suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,27 +30,19 @@ import torch
 
 from eligibility.audit.interception.compiler import postpone_compiler
 from eligibility.audit.interception.language import notice_language
-from eligibility.audit.job import OPEN_LANE, SIZES, Job, Program, decode_job, read_settings
+from eligibility.audit.job import OPEN_LANE, SIZES, Job, Program, decode_job, decode_program
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.forkserver import environment_in
 from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.running.smaller import shrink
 from eligibility.audit.side_by_side import die_with_parent
-from eligibility.audit.trace import Trace
+from eligibility.audit.trace import Trace, encode_trace
 from eligibility.sandbox import Workspace, limit
 
 MAX_RESULT_BYTES = 64 << 20
 _SET_CHILD_SUBREAPER = 36
 _WAITING = 10  # times the processor's time: as long may a run take on a machine with other work
-
-
-def encode(trace: Trace) -> str:
-    """A trace as JSON; the records inside as lists of their fields."""
-    data = {field.name: getattr(trace, field.name) for field in fields(trace)}
-    for name in ("draws", "steps", "updates", "scores", "facts", "made", "slopes"):
-        data[name] = [astuple(record) for record in data[name]]
-    return json.dumps(data)
 
 
 def prepare() -> None:
@@ -68,7 +60,7 @@ def main(*lanes: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    program = read_settings(jobs.readline())
+    program = decode_program(jobs.readline())
     preload(Path(program.path))
     gc.collect()
     gc.freeze()
@@ -188,7 +180,7 @@ def _run_and_exit(
         shrink(job.smaller)
         trace = execute(lambda: run_program(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(encode(trace) + "\n")
+            pipe.write(encode_trace(trace) + "\n")
             pipe.write(" ".join(installed(before) if before else ()))
         status = 0
     finally:
@@ -224,18 +216,14 @@ def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
         if data and in_time:
             json.loads(data)
             return data.decode("utf-8")
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        most = f"{program.seconds:g} s"
-        return _failure("time", f"one run used more than the limit of {most} of processor time")
-    if not in_time:
-        waited = _WAITING * program.seconds
-        return _failure("time", f"one run was still waiting for something after {waited:g} s")
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        return _failure("killed", f"the program's process was ended by {name}")
-    code = os.waitstatus_to_exitcode(status)
-    return _failure("exited", f"the program ended its process (os._exit, status {code})")
-
-
-def _failure(outcome: str, detail: str) -> str:
-    return encode(Trace(outcome, detail))
+    code, seconds = os.waitstatus_to_exitcode(status), program.seconds
+    if code == -signal.SIGXCPU:
+        failed = "time", f"one run used more than the limit of {seconds:g} s of processor time"
+    elif not in_time:
+        waited = f"{_WAITING * seconds:g} s"
+        failed = "time", f"one run was still waiting for something after {waited}"
+    elif code < 0:
+        failed = "killed", f"the program's process was ended by {signal.Signals(-code).name}"
+    else:
+        failed = "exited", f"the program ended its process (os._exit, status {code})"
+    return encode_trace(Trace(*failed))

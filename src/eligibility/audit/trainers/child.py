@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from eligibility.audit.job import Program, settings_line
+from eligibility.audit.job import Program, encoded
 from eligibility.audit.running.forkserver import start_worker
 from eligibility.audit.running.preloading import LANGUAGE_LIBRARIES, TRAINER_LIBRARIES
 from eligibility.audit.trainers.record import Record, read_record
@@ -41,7 +41,7 @@ def train_once(
         )  # fmt: skip
         libraries = TRAINER_LIBRARIES if trains_with_trl(script) else LANGUAGE_LIBRARIES
         with closing(start_worker(_MODULE, scratch, libraries)) as worker:
-            worker.send(settings_line(program))
+            worker.send(encoded(program))
             last = ""
             for line in worker.stdout:
                 if line.startswith("["):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from eligibility.audit.job import Program, read_settings
+from eligibility.audit.job import Program, decode_program
 from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
@@ -41,7 +41,7 @@ def _warm_up() -> None:
 def main() -> None:
     """Read the settings, run the program, and write progress and the record as lines."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    program = read_settings(sys.stdin.readline())
+    program = decode_program(sys.stdin.readline())
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
