@@ -52,6 +52,6 @@ def test_a_module_that_was_compiled_before_is_changed(folder: Path) -> None:
         assert ast.unparse(ast.parse("x = 5")) == "x = 5"  # what is only parsed stays
         assert eval(compile("5", "<a string>", "eval")) == 5
     finally:
-        patches.restore()
+        patches.close()
     assert number() == 5
     assert builtins.compile is stock

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial, update_wrapper
 from types import FunctionType, ModuleType
 from typing import Any
 
-_MISSING = object()
 
-
-class Patches:
-    """Attributes replaced for a while."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
+class Patches(ExitStack):
+    """Attributes replaced until the end, which puts them back, the last first."""
 
     def set(self, owner: Any, name: str, value: Any) -> Any:
         """Replace ``owner.name`` and return what it was, as reached through ``owner``.
@@ -33,32 +28,20 @@ class Patches:
         return reached
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
-        own = vars(owner).get(name, _MISSING)
+        own = vars(owner)
+        undo = partial(setattr, owner, name, own[name]) if name in own else None
         setattr(owner, name, value)
-        self._undo.append(lambda: _restore(owner, name, own))
-
-    def later(self, undo: Callable[[], Any]) -> None:
-        """Call ``undo`` at the end as well."""
-        self._undo.append(undo)
-
-    def restore(self) -> None:
-        """Put everything back, the last first."""
-        while self._undo:
-            self._undo.pop()()
+        self.callback(undo or partial(delattr, owner, name))
 
 
 def _dress(function: FunctionType, stock: Any, owner: Any, name: str) -> None:
     """Give a function the looks of ``stock``, which it replaces as ``owner.name``."""
     if hasattr(function, "__wrapped__"):
         return  # the same function has replaced another name before
-    functools.update_wrapper(function, stock)
-    if isinstance(owner, ModuleType):
-        function.__module__, function.__qualname__ = owner.__name__, name
-    else:
-        function.__module__, function.__qualname__ = (
-            owner.__module__,
-            f"{owner.__qualname__}.{name}",
-        )
+    update_wrapper(function, stock)
+    in_module = isinstance(owner, ModuleType)
+    function.__module__ = owner.__name__ if in_module else owner.__module__
+    function.__qualname__ = name if in_module else f"{owner.__qualname__}.{name}"
     function.__name__ = name
 
 
@@ -82,10 +65,3 @@ def disguised(made: type[Any], stock: type[Any]) -> type[Any]:
     made.__name__, made.__qualname__ = stock.__name__, stock.__qualname__
     made.__module__, made.__doc__ = stock.__module__, stock.__doc__
     return made
-
-
-def _restore(owner: Any, name: str, own: Any) -> None:
-    if own is _MISSING:
-        delattr(owner, name)
-    else:
-        setattr(owner, name, own)

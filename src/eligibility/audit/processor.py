@@ -29,16 +29,12 @@ def made_near(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a function that makes a tensor, without an accelerator among them."""
     if "device" not in options:
         return options
-    return options | {"device": "cpu" if _is_index(options["device"]) else near(options["device"])}
+    return options | {"device": moved_near((options["device"],))[0]}
 
 
 def moved_near(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a tensor's ``to``, of which a number is an accelerator's."""
-    return tuple("cpu" if _is_index(each) else near(each) for each in arguments)
-
-
-def _is_index(argument: Any) -> bool:
-    return type(argument) is int
+    return tuple("cpu" if type(each) is int else near(each) for each in arguments)
 
 
 def near(argument: Any) -> Any:

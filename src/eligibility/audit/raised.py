@@ -17,9 +17,8 @@ _DOUBLE, _SINGLE = torch.float64, torch.float32
 def raise_precision(patches: Patches) -> None:
     """Make every name of a shorter float mean the 64-bit one."""
     _know_dtypes()
-    before = torch.get_default_dtype()
+    patches.callback(torch.set_default_dtype, torch.get_default_dtype())
     torch.set_default_dtype(torch.float64)
-    patches.later(lambda: torch.set_default_dtype(before))
     for name in ("float32", "float", "float16", "half", "bfloat16"):
         patches.set(torch, name, torch.float64)
     for name in ("float", "half", "bfloat16"):

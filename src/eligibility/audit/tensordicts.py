@@ -42,20 +42,14 @@ def training_of(module: nn.Module, environment: str, episodes: int) -> Callable[
         optimizer = torch.optim.SGD(loss_module.parameters(), lr=1e-2)
         while True:
             rows = [row for _ in range(episodes) for row in _episode(made, loss_module)]
-            total: Any = _total(loss_module(torch.stack(rows)))
+            losses = loss_module(torch.stack(rows)).items()
+            parts = [value.sum() for name, value in losses if name.startswith("loss_")]
+            total: Any = sum(parts, start=torch.zeros(()))
             optimizer.zero_grad()
             total.backward()
             optimizer.step()
 
     return program
-
-
-def _total(losses: Any) -> Tensor:
-    total: Tensor = sum(
-        (value.sum() for name, value in losses.items() if name.startswith("loss_")),
-        start=torch.zeros(()),
-    )
-    return total
 
 
 def _episode(environment: Any, loss_module: Any) -> list[Any]:

@@ -6,7 +6,7 @@ Everything is put back when the context ends, whatever ended it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from eligibility.audit import raised
 from eligibility.audit.interception import environments, learning, processes, samplers, surroundings
@@ -23,8 +23,7 @@ from eligibility.audit.patches import Patches
 @contextmanager
 def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[None]:
     """Within it, the program's draws, environments and optimizers report to ``recorder``."""
-    patches = Patches()
-    try:
+    with Patches() as patches:
         if recorder.job.raised:
             raised.raise_precision(patches)
         samplers.enumerate_torch(patches, recorder)
@@ -38,11 +37,11 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
         turns = processes.stay_in_process(patches)
-        with TorchNoise(recorder.noise, lambda: recorder.follows_noise) as following:
-            recorder.is_parameter = following.release
-            following.exponentiated = recorder.detached_ratios.exponentiated
-            with follow(recorder) if recorder.job.followed else nullcontext():
-                yield
-                turns.finish()
-    finally:
-        patches.restore()
+        noise = TorchNoise(recorder.noise, lambda: recorder.follows_noise)
+        following = patches.enter_context(noise)
+        recorder.is_parameter = following.release
+        following.exponentiated = recorder.detached_ratios.exponentiated
+        if recorder.job.followed:
+            patches.enter_context(follow(recorder))
+        yield
+        turns.finish()

@@ -57,7 +57,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
         return made
 
     stock_make = patches.set(gymnasium, "make", make)
-    patches.later(PICKLED.clear)
+    patches.callback(PICKLED.clear)
     replace_own_classes(patches, recorder, four_tuple)
     replace_plain_classes(patches, recorder)
     patches.set(gymnasium, "make_vec", make_vec)

@@ -101,7 +101,7 @@ def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bo
         _take_out(finder.names)
         sys.modules.update(before)
 
-    patches.later(put_back)
+    patches.callback(put_back)
     _take_out(before)
     modules = _modules(make, four_tuple)
     finder.names.update(modules)

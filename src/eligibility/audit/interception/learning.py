@@ -79,7 +79,7 @@ def _registration(patches: Patches, recorder: Recorder) -> None:
             recorder.register([made[number] for number in wanted])
 
     if wanted:
-        patches.later(register_module_forward_pre_hook(register_early).remove)
+        patches.callback(register_module_forward_pre_hook(register_early).remove)
 
 
 def _copying(patches: Patches, recorder: Recorder) -> None:
@@ -131,8 +131,8 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
             parameter.data.copy_(still)
         recorder.stepped(optimizer)
 
-    patches.later(register_optimizer_step_pre_hook(before).remove)
-    patches.later(register_optimizer_step_post_hook(after).remove)
+    patches.callback(register_optimizer_step_pre_hook(before).remove)
+    patches.callback(register_optimizer_step_post_hook(after).remove)
 
 
 def _with_closure_called(args: Any, options: Any) -> tuple[Any, Any] | None:
@@ -187,7 +187,7 @@ def _remember_lines(patches: Patches) -> None:
     patches.set(torch.fx.traceback, "format_stack", lambda: [graph.line_text(*user_place())])
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
-    patches.later(lambda: torch.set_anomaly_enabled(*before))
+    patches.callback(torch.set_anomaly_enabled, *before)
 
 
 def _facts_of_graph(nodes: Iterable[Any]) -> set[str]:

@@ -48,7 +48,7 @@ def run_alone(patches: Patches) -> None:
         return None
 
     stock_form = patches.set(dist, "init_process_group", form)
-    patches.later(formed.clear)
+    patches.callback(formed.clear)
     for name in _AS_IT_IS:
         either(dist, name, _leave)
     for name in ("all_gather", "all_gather_into_tensor"):

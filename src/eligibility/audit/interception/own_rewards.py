@@ -10,7 +10,6 @@ import ast
 import builtins
 import os
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from numbers import Real
 from typing import Any
@@ -52,7 +51,7 @@ def replace_rewards(patches: Patches, recorder: Recorder, problem: OwnProblem) -
     rewrite(patches, change)
     vars(builtins).update({_EARNED: rewards.earned, _ASIDE: recorder.looking})
     for known in (_EARNED, _ASIDE):
-        patches.later(partial(vars(builtins).pop, known))
+        patches.callback(vars(builtins).pop, known)
 
 
 class _Rewriting(ast.NodeTransformer):

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from eligibility.audit.interception.recorder import Recorder
 
 TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
-
-
 # Observation shape (an int: that many discrete observations) and action space of well-known
 # environments, so that a program meets the sizes it was written for without the environment.
 _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
@@ -58,11 +56,7 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
     "HumanoidStandup-v5": ((348,), (17, 0.4)),
     "Pong": ((210, 160, 3), 6),
 }
-
-
 _SPARSE = ("FrozenLake", "Pong")  # of these: those whose rewards are 0 on most steps
-
-
 _ENDLESS = ("Pendulum", "Reacher", "Swimmer", "HalfCheetah", "HumanoidStandup", "Pusher")
 
 
@@ -89,19 +83,16 @@ def known_spaces(
         bare = "LunarLanderContinuous"
     if {"desc", "map_name"} & options.keys():
         return None
-    for prefix in sorted(_KNOWN, key=len, reverse=True):
-        if bare.startswith(prefix):
-            seen, acted = _KNOWN[prefix]
-            observation: spaces.Space[Any] = (
-                spaces.Discrete(seen) if isinstance(seen, int) else spaces.Box(-9.0, 9.0, seen)
-            )
-            action: spaces.Space[Any] = (
-                spaces.Discrete(acted)
-                if isinstance(acted, int)
-                else spaces.Box(-acted[1], acted[1], (acted[0],))
-            )
-            return observation, action
-    return None
+    prefix = max(filter(bare.startswith, _KNOWN), key=len, default=None)
+    if prefix is None:
+        return None
+    seen, acted = _KNOWN[prefix]
+    return (
+        spaces.Discrete(seen) if isinstance(seen, int) else spaces.Box(-9.0, 9.0, seen),
+        spaces.Discrete(acted)
+        if isinstance(acted, int)
+        else spaces.Box(-acted[1], acted[1], (acted[0],)),
+    )
 
 
 class Probe(gymnasium.Env[Any, Any]):
@@ -317,10 +308,6 @@ def _spec(name: str, horizon: int) -> EnvSpec:
 def _reward_tables(numbers: ActionNumbers) -> list[Any]:
     """For each state: a row of rewards for each index, then the coefficients of a polynomial."""
     generator = np.random.Generator(np.random.PCG64(5))
-    if numbers.continuous.all():
-        return [
-            ([], row.round(2)) for row in generator.normal(size=(STATES, len(numbers.sizes) + 1))
-        ]
     tables = [
         [generator.normal(size=n).round(2) for n in numbers.sizes if n] for _ in range(STATES)
     ]

@@ -39,7 +39,7 @@ _WITHOUT_WORKERS = {
 def stay_in_process(patches: Patches) -> Turns:
     """Processes, threads and loaders of the program do their work in this process, by turns."""
     turns = Turns()
-    patches.later(turns.close)
+    patches.callback(turns.close)
     _start_here(patches, turns)
     run_threads_here(patches, turns)
     _talk_here(patches, turns)
@@ -156,7 +156,7 @@ class _Sender:
 def _share_here(patches: Patches, turns: Turns) -> None:
     """What processes share, they share by being in one: nothing is mapped or named."""
     tensors = [kind for kind in ForkingPickler._extra_reducers if issubclass(kind, torch.Tensor)]  # type: ignore[attr-defined]  # what torch registers with
-    patches.later(_referred_to.clear)
+    patches.callback(_referred_to.clear)
     by_reference = dict.fromkeys(tensors, _refer_to)
     patches.set(ForkingPickler, "_extra_reducers", ForkingPickler._extra_reducers | by_reference)  # type: ignore[attr-defined]  # as above
     patches.set(torch.Tensor, "share_memory_", lambda self: self)

@@ -10,7 +10,6 @@ import opcode
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -146,10 +145,10 @@ def quieten(patches: Patches) -> None:
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     if torch.jit._state._enabled.enabled:  # TorchScript returns what it is given, to be followed
         torch.jit._state.disable()
-        patches.later(torch.jit._state.enable)
+        patches.callback(torch.jit._state.enable)
     _press_enter(patches)
     _empty_films(patches)
-    patches.later(partial(set_states, states()))
+    patches.callback(set_states, states())
     seed_generators(_SEED)
 
 
@@ -170,7 +169,7 @@ def _make_inert(patches: Patches) -> None:
                 sys.modules.pop(name, None)
         sys.modules.update(loaded)
 
-    patches.later(put_back)
+    patches.callback(put_back)
 
 
 def _is_inert(name: str) -> bool:
