@@ -30,8 +30,7 @@ from eligibility.audit.judgement.reading import structure
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
-from eligibility.audit.reporting.report import AuditReport, Convention
-from eligibility.audit.reporting.signs import if_a_reward
+from eligibility.audit.reporting.report import AuditReport, Convention, if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.later_part import from_second
 from eligibility.audit.running.runner import OtherRunner, Runner

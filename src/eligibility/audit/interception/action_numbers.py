@@ -87,21 +87,14 @@ def _allowed(values: int, state: int) -> Any:
 
 
 def _numbers(space: spaces.Space[Any], action: Any) -> Array:
-    if isinstance(action, dict):
-        keys = parts_of(space) or action
-        parts = [(_part(space, key), action[key]) for key in keys]
-    elif isinstance(action, tuple):
-        parts = [(_part(space, place), part) for place, part in enumerate(action)]
-    else:
-        plain = settled(action)
-        plain = plain.detach().cpu().numpy() if hasattr(plain, "detach") else plain
-        flat: Array = np.asarray(plain, dtype=np.float64).reshape(-1)
-        return flat
-    return np.concatenate([_numbers(inner, part) for inner, part in parts])
-
-
-def _part(space: Any, key: Any) -> Any:
-    return parts_of(space).get(key, space)
+    known: Any = parts_of(space)
+    if isinstance(action, dict | tuple):
+        parts = action if isinstance(action, dict) else dict(enumerate(action))
+        keys = known if known and isinstance(action, dict) else parts
+        return np.concatenate([_numbers(known.get(key, space), parts[key]) for key in keys])
+    plain = settled(action)
+    plain = plain.detach().cpu().numpy() if hasattr(plain, "detach") else plain
+    return np.asarray(plain, dtype=np.float64).reshape(-1)
 
 
 def _kind(space: spaces.Space[Any]) -> Kind:

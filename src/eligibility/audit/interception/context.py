@@ -13,7 +13,6 @@ from eligibility.audit.interception import environments, learning, processes, sa
 from eligibility.audit.interception.own_rewards import replace_rewards
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.running_moments import hold_running_moments
-from eligibility.audit.interception.space_samplers import enumerate_spaces
 from eligibility.audit.interception.statements import follow
 from eligibility.audit.noise import numpy_numbers
 from eligibility.audit.noise.torch_numbers import TorchNoise
@@ -28,7 +27,6 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
             raised.raise_precision(patches)
         samplers.enumerate_torch(patches, recorder)
         samplers.enumerate_python(patches, recorder)
-        enumerate_spaces(patches, recorder)
         numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.follows_noise)
         environments.replace_environments(patches, recorder, four_tuple)
         if recorder.job.problem:

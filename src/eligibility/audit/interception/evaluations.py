@@ -17,24 +17,16 @@ class Evaluations:
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
-        self._waiting: set[int] = set()
+        self.waiting: set[int] = set()  # those that were reset, and nothing was drawn since
         self._unsettled: list[int] = []
         self._drawn = False
         self.steps: list[Step] = []
 
-    def begins(self, environment: int) -> None:
-        """An episode starts, and its first action is not yet drawn."""
-        self._waiting.add(environment)
-
     def drawn(self) -> None:
         """The program draws, so the next steps are not an evaluation."""
         self._drawn = True
-        self._waiting.clear()
+        self.waiting.clear()
         self._settle()
-
-    def has(self, environment: int) -> bool:
-        """Whether nothing was drawn since the environment was reset."""
-        return environment in self._waiting
 
     def add(self, step: Step, chosen: Iterable[int | None]) -> None:
         """A step without a draw, and the choices of the problem that led there."""

@@ -92,7 +92,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bool) -> None:
     """``import gym`` and all below it lead to gymnasium; with four values, as before gym 0.26."""
     # to look at every name of sys.modules costs a fork the pages that they are on
-    before = {n: m for n, m in sys.modules.items() if _is_old(n)} if _OLD in sys.modules else {}
+    loaded = [*sys.modules] if _OLD in sys.modules else []
+    before = {name: sys.modules[name] for name in loaded if f"{name}.".startswith(f"{_OLD}.")}
     finder = _Finder()
     sys.meta_path.insert(0, finder)
 
@@ -132,10 +133,6 @@ def _renamed(name: str) -> str:
     if name == _EXPERIMENTAL:
         return f"{_NEW}.wrappers"
     return _NEW + name[len(_OLD) :]
-
-
-def _is_old(name: str) -> bool:
-    return name == _OLD or name.startswith(f"{_OLD}.")
 
 
 def _take_out(names: Iterable[str]) -> None:

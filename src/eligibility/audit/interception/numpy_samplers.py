@@ -1,4 +1,4 @@
-"""Actions drawn by NumPy: its global functions, and generators that a program makes itself."""
+"""Actions drawn by NumPy: its functions, a program's own generators, the spaces of gymnasium."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.noise.numpy_numbers import GENERATOR, LEGACY, drawing
@@ -15,6 +16,7 @@ from eligibility.audit.trace import UNREAD
 
 # Uniform integers and trials are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
+_SEED = 20250101
 _NO_DRAWS = ("bit_generator", "seed", "get_state", "set_state", "spawn")
 
 
@@ -28,13 +30,13 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
         """Answer the draws of a generator, and note those that are not read."""
         for name in (name for name in dir(own) if not name.startswith("_")):
             stock = getattr(own, name)
+            noted = _noted(recorder, f"`{name}` of a generator of numpy", stock)
             if name in names:
                 setattr(own, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
             elif name in choosing:
-                noted = _noted(recorder, name, stock)
                 setattr(own, name, while_running(recorder, choosing[name], noted))
             elif callable(stock) and name not in _NO_DRAWS:
-                setattr(own, name, _noted(recorder, name, stock))
+                setattr(own, name, noted)
 
     class Enumerated(np.random.Generator):
         def __init__(self, bits: Any) -> None:
@@ -87,10 +89,12 @@ def answer(
     patches.set(owner, name, while_running(recorder, function, getattr(owner, name)))
 
 
-def _noted(recorder: Recorder, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+def _noted(recorder: Recorder, what: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+    """``stock``, whose numbers are not read."""
+
     def drawn(*args: Any, **options: Any) -> Any:
         if recorder.running:
-            recorder.note(f"{UNREAD} `{name}` of a generator of numpy")
+            recorder.note(f"{UNREAD} {what}")
         return stock(*args, **options)
 
     return drawn
@@ -172,6 +176,35 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         "permutation": permutation,
         "shuffle": shuffle,
     }
+
+
+def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
+    """A few whole numbers are enumerated; what else spaces draw is the same in every run."""
+
+    def discrete(self: Any, mask: Any = None, probability: Any = None) -> Any:
+        weights = np.ones(self.n)
+        for given in (mask, probability):
+            weights = weights if given is None else np.asarray(given, dtype=float)
+        both = mask is not None and probability is not None
+        possible = len(weights) == self.n and (weights >= 0).all() and weights.any()
+        if self.n > FEW or both or not possible:
+            return NotImplemented
+        picked = recorder.choices.choose((weights / weights.sum()).tolist(), "other")
+        value = self.start + self.dtype.type(picked)
+        recorder.sampled([value])
+        return value
+
+    def numbers(self: Any) -> Any:
+        if self._np_random is None:  # gymnasium seeds it by the operating system
+            self.seed(_SEED)
+        return stock_numbers(self)
+
+    stock_numbers = spaces.Space.np_random.fget  # type: ignore[attr-defined]  # of the property
+    patches.set(spaces.Space, "np_random", property(numbers))
+    for kind in (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete):
+        noted = _noted(recorder, f"`sample` of a {kind.__name__}", kind.sample)
+        patches.set(kind, "sample", noted)
+    answer(patches, recorder, spaces.Discrete, "sample", discrete)
 
 
 def whole_number(recorder: Recorder, low: Any, end: Any) -> int | None:

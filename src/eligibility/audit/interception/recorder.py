@@ -130,7 +130,7 @@ class Recorder:
         if index in self._last and self.calls.groups and index not in self.calls.served:
             self._ignore(environment, index)
         if self.calls.stepped or not self.calls.groups:
-            self._evaluations.begins(index)
+            self._evaluations.waiting.add(index)
 
     def on_close(self, environment: Probe) -> None:
         """No action is for it any more; one that was only looked at has never been there."""
@@ -160,7 +160,7 @@ class Recorder:
             index, episode, environment.time - 1, state, reward, next_state, terminated, truncated,
             (), (), action=tuple(components.tolist()),
         )  # fmt: skip
-        if self._evaluations.has(index):
+        if index in self._evaluations.waiting:
             self._evaluations.add(step, (self._starts.pop(index, None), chosen))
             del self._episodes[index]
             self._between_episodes.pop(index, None)

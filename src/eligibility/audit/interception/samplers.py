@@ -17,6 +17,7 @@ from eligibility.audit.interception.continuous import enumerate_beta, enumerate_
 from eligibility.audit.interception.numpy_samplers import (
     answer,
     enumerate_numpy,
+    enumerate_spaces,
     floats,
     whole_number,
 )
@@ -73,9 +74,10 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
 
 
 def enumerate_python(patches: Patches, recorder: Recorder) -> None:
-    """NumPy's global functions and generators, and the ``random`` module."""
+    """NumPy's global functions and generators, the ``random`` module, and spaces of gymnasium."""
     enumerate_numpy(patches, recorder)
     _random(patches, recorder)
+    enumerate_spaces(patches, recorder)
 
 
 def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]:

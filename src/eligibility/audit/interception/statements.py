@@ -47,15 +47,12 @@ class _Follower:
         file = frame.f_code.co_filename
         if event != "call" or not is_user_file(file) or not _statements(file):
             return None
-        self._enter_from(frame.f_back, frame)
-        return self._step
-
-    def _enter_from(self, caller: FrameType | None, called: FrameType) -> None:
-        """Note what a statement gives to a function."""
+        caller = frame.f_back
         statement = self._running.get(id(caller))
         if caller is not None and statement is not None:
-            given = list(called.f_locals.values())  # only the arguments are there yet
+            given = list(frame.f_locals.values())  # only the arguments are there yet
             self._keep(caller, statement.lineno, ARGUMENTS, given)
+        return self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
         if len(self._recorder.made) >= MAX_MADE:

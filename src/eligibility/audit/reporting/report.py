@@ -6,7 +6,7 @@ import json
 import linecache
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -358,6 +358,20 @@ class AuditReport:
     def __repr__(self) -> str:
         rules = ", ".join(finding.rule for finding in self.findings) or "no findings"
         return f"<AuditReport of {self.program}: {self.verdict}; {rules}>"
+
+
+def if_a_reward(report: AuditReport, supposed: str) -> AuditReport:
+    """Less of something may be what is wanted: a sign is only wrong for a reward."""
+    if report.verdict != "wrong-sign":
+        return report
+    findings = tuple(
+        replace(each, severity="warning") if each.rule == "wrong-sign" else each
+        for each in report.findings
+    )
+    faulty = any(each.severity == "fault" for each in findings)
+    summary = f"what raises {supposed} becomes less likely: correct if it is a cost, not a reward"
+    verdict = "biased" if faulty else "unexplained"
+    return replace(report, verdict=verdict, summary=summary, findings=findings)
 
 
 def _plain(value: Any) -> Any:

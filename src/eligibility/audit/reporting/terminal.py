@@ -59,10 +59,9 @@ def renderable(report: AuditReport) -> RenderableType:
 
 def render_text(report: AuditReport, width: int) -> str:
     """The report without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    file = io.StringIO()
+    console = Console(file=file, width=width, color_system=None, force_terminal=False)
     console.print(renderable(report))
-    file = console.file
-    assert isinstance(file, io.StringIO)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 

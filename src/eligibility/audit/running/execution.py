@@ -46,7 +46,9 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         raise
     except BaseException as error:  # whatever the program ends by, its trace is wanted
         outcome, detail = "error", f"{type(error).__name__}: {error}"
-        place = _place_of(error)
+        place = raised_at(error)
+        if isinstance(error, SyntaxError):
+            place = error.filename or "", error.lineno or 0
         if recorder.updates and not job.held and not any(word in detail for word in DTYPE_WORDS):
             outcome = "updated"  # what it stops by belongs to what comes next
         elif misses_launcher(error):
@@ -71,9 +73,3 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         made=tuple(recorder.made),
         slopes=tuple(recorder.slopes),
     )
-
-
-def _place_of(error: BaseException) -> tuple[str, int]:
-    if isinstance(error, SyntaxError):
-        return error.filename or "", error.lineno or 0
-    return raised_at(error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.rounds import renumbered
@@ -117,37 +117,29 @@ def _begins(steps: Sequence[Step], number: int) -> bool:
 
 def _rest(trace: Trace, left: Beginning) -> Trace:
     """What a run did after its beginning, counted from there."""
-    held, steps, draws, scores = left.updates, left.steps, left.draws, left.scores
+    held, steps, draws, scores = left
+    less = {
+        "steps_before": steps, "draws_before": draws, "scores_before": scores, "update": held,
+        "draw": draws,
+    }  # fmt: skip
+
+    def counted(records: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(
+            replace(one, **{n: getattr(one, n) - k for n, k in less.items() if hasattr(one, n)})
+            for one in records
+        )
+
     return replace(
         trace,
         draws=trace.draws[draws:],
         known=max(trace.known - draws, 0),
         given=max(trace.given - draws, 0),
         steps=renumbered([_without_earlier(step, draws) for step in trace.steps[steps:]]),
-        updates=tuple(
-            replace(
-                update,
-                steps_before=update.steps_before - steps,
-                draws_before=update.draws_before - draws,
-                scores_before=update.scores_before - scores,
-            )
-            for update in trace.updates[held:]
-        ),
-        scores=tuple(
-            replace(score, steps_before=score.steps_before - steps)
-            for score in trace.scores[scores:]
-        ),
-        facts=tuple(
-            replace(fact, update=fact.update - held) for fact in trace.facts if fact.update >= held
-        ),
-        made=tuple(
-            replace(made, steps_before=made.steps_before - steps)
-            for made in trace.made
-            if made.steps_before >= steps
-        ),
-        slopes=tuple(
-            replace(slope, draw=slope.draw - draws) for slope in trace.slopes if slope.draw >= draws
-        ),
+        updates=counted(trace.updates[held:]),
+        scores=counted(trace.scores[scores:]),
+        facts=counted(fact for fact in trace.facts if fact.update >= held),
+        made=counted(made for made in trace.made if made.steps_before >= steps),
+        slopes=counted(slope for slope in trace.slopes if slope.draw >= draws),
     )
 
 

@@ -44,11 +44,7 @@ def place_of(number: WholeNumber) -> str:
 
 
 def read_small(sizes: Mapping[WholeNumber, int]) -> None:
-    """From now on the command line, and configuration files as they are read, have them small.
-
-    Args:
-        sizes: What each number is instead; numbers from other places are ignored.
-    """
+    """From now on the command line, and configuration files as they are read, have these sizes."""
     sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, sizes)
     names = {number[0] for number in sizes if number[0].endswith(_CONFIGURATIONS)}
     stock = builtins.open

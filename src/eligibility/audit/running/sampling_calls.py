@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+
 import numpy as np
 
 from eligibility.audit.trace import Step, Trace
@@ -20,16 +23,10 @@ def executing_call(traces: tuple[Trace, ...]) -> int:
     The one whose values fit the action on most steps; of those that fit equally often, such as none
     where actions are squashed, the one whose values the action rises or falls with; else the last.
     """
-    calls = max((len(step.groups) for trace in traces for step in trace.steps), default=0)
-    fits = {
-        -position: sum(
-            step.matches[-position]
-            for trace in traces
-            for step in trace.steps
-            if len(step.groups) >= position
-        )
-        for position in range(calls, 0, -1)
-    }
+    fits: Counter[int] = Counter()
+    for step in chain.from_iterable(trace.steps for trace in traces):
+        for call in range(-len(step.groups), 0):
+            fits[call] += step.matches[call]
     best = max(fits.values(), default=0)
     tied = [call for call in fits if fits[call] == best]
     if len(tied) > 1:

@@ -46,11 +46,7 @@ def small_batches(
 ) -> tuple[SmallNumber, ...]:
     """The numbers that make the batch of a program's ``first`` run short, if it is long.
 
-    Args:
-        runner: Runs the program.
-        first: Its first run.
-        numbers: The program's whole numbers.
-        most: Steps of a batch that are few enough; draws, of a program without an environment.
+    At ``most`` so many steps, or draws of a program without an environment, are few enough.
     """
     steps = _steps(first)
     if steps <= most or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):

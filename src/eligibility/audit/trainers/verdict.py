@@ -18,8 +18,7 @@ from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import place_of
 from eligibility.audit.language.recording import Operation, Place
-from eligibility.audit.reporting.report import AuditReport, Convention, Finding
-from eligibility.audit.reporting.signs import if_a_reward
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding, if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
 from eligibility.audit.trainers.draw_options import CUTS_OFF, line_of_option
