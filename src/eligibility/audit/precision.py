@@ -6,7 +6,7 @@ from __future__ import annotations
 DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
 UNIT_DOUBLE = 2.0**-53
 UNIT_SINGLE = 2.0**-24
-# Notes of a run: some of what leads to the gradient was computed in this precision nevertheless.
+# Notes of a run: some of what leads to the gradient was computed in this precision all the same.
 SINGLE, HALF = "single-precision", "half-precision"
 
 

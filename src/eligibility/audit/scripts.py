@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +34,9 @@ from eligibility.sandbox.workspace import root_around
 from eligibility.scalars import check_numbers, check_path, described, is_number, not_a_number
 
 _Placed = TypeVar("_Placed", Finding, Convention)
+_FEW_DRAWS = 100  # before an update, of a program whose reward is sought in many runs
+_LIMIT_MISSED = "truncation-as-termination"
+_RUNS = 10  # runs of another script that may take as long as the one of a language model
 
 
 def audit_script(
@@ -170,42 +173,33 @@ def _in_environment(
             beside = numbers_outside(path.absolute(), root, text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
 
-        report = _Script(runner, numbers, judged).report()
+        report = _Script(runner, runner.run(FIRST), numbers, judged).report()
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
 
 
+@dataclass(frozen=True)
 class _Script:
-    """A script that acts in an environment, or for a reward of its own.
+    """A script that acts in an environment, or for a reward of its own."""
 
-    Args:
-        runner: Runs it.
-        numbers: Its whole numbers.
-        judged: The report of what a runner does.
-    """
-
-    def __init__(
-        self,
-        runner: Runner,
-        numbers: Callable[[], Sequence[WholeNumber]],
-        judged: Callable[[Runner], AuditReport],
-    ) -> None:
-        self._runner, self._numbers, self._judged = runner, numbers, judged
-        self._first = runner.run(FIRST)
+    runner: Runner  # runs it
+    first: Trace  # its first run
+    numbers: Callable[[], Sequence[WholeNumber]]  # in its text
+    judged: Callable[[Runner], AuditReport]  # the report of what a runner does
 
     def report(self) -> AuditReport:
         """Of the reward that it acts for where it has no environment, or else as it is."""
-        no_environment = self._first.outcome == NO_ENVIRONMENT
-        own = own_problem(self._runner, self._first) if no_environment else None
+        no_environment = self.first.outcome == NO_ENVIRONMENT
+        own = own_problem(self.runner, self.first) if no_environment else None
         return (self._of_own_reward(*own) if own else None) or self._from_training()
 
     def _of_own_reward(self, problem: OwnProblem, path: Trace) -> AuditReport | None:
         """The report of a program without an environment; None if no number is its reward."""
-        solving = Solving(self._runner, problem)
-        shorter = small_batches(solving, path, self._numbers, _FEW_DRAWS)
-        by = Smaller(self._runner, shorter) if shorter else self._runner
+        solving = Solving(self.runner, problem)
+        shorter = small_batches(solving, path, self.numbers, _FEW_DRAWS)
+        by = Smaller(self.runner, shorter) if shorter else self.runner
         found = with_own_reward(by, problem, len(path.updates))
         if found is None:
             return None
@@ -214,16 +208,16 @@ class _Script:
 
     def _from_training(self) -> AuditReport:
         """The report of a program without what it plays before it trains."""
-        later, played = from_training(self._runner, self._first)
+        later, played = from_training(self.runner, self.first)
         if not played:
-            return self._with_small_batches(self._runner, self._first)
+            return self._with_small_batches(self.runner, self.first)
         report = self._with_small_batches(later, later.run(FIRST))
         note = f"left out: the {played} steps that it plays before it trains; they move no gradient"
         return replace(report, notes=(*report.notes, note))
 
     def _with_small_batches(self, runner: Runner, first: Trace) -> AuditReport:
         """The report of a program with short batches, where it has long ones and runs with them."""
-        numbers = small_batches(runner, first, self._numbers)
+        numbers = small_batches(runner, first, self.numbers)
         if not numbers:
             return self._with_known_limits(runner)
         short = self._with_known_limits(Smaller(runner, numbers))
@@ -232,13 +226,13 @@ class _Script:
 
     def _with_known_limits(self, runner: Runner) -> AuditReport:
         """The report, with the probe's time limit where the program writes its own as a number."""
-        report = self._judged(runner)
+        report = self.judged(runner)
         if not any(finding.rule == _LIMIT_MISSED for finding in report.faults):
             return report
-        limits = limits_in_probe(self._first, self._numbers())
+        limits = limits_in_probe(self.first, self.numbers())
         if not limits:
             return report
-        other = self._judged(Smaller(runner, limits))
+        other = self.judged(Smaller(runner, limits))
         if other.faults or BY_COUNT not in [each.name for each in other.conventions]:
             return report
         note = f"the environment's time limit, which is the probe's in the audit: {_said(limits)}"
@@ -277,11 +271,6 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
         conventions=tuple(map(moved, report.conventions)),
         notes=notes,
     )
-
-
-_FEW_DRAWS = 100  # before an update, of a program whose reward is sought in many runs
-_LIMIT_MISSED = "truncation-as-termination"
-_RUNS = 10  # runs of another script that may take as long as the one of a language model
 
 
 def _check_limits(

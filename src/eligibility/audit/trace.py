@@ -292,7 +292,7 @@ def encode_trace(trace: Trace) -> str:
 
 
 def parse_trace(data: Any) -> Trace:
-    """The record in ``data``, as it came from JSON; raises ``ValueError`` if it is none."""
+    """The record in ``data``, as it came from JSON; raises ``ValueError`` if it is not one."""
     try:
         records: dict[str, Any] = {
             name: tuple(_record(kind, item) for item in data[name])

@@ -25,8 +25,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
     with Patches() as patches:
         if recorder.job.raised:
             raised.raise_precision(patches)
-        samplers.enumerate_torch(patches, recorder)
-        samplers.enumerate_python(patches, recorder)
+        samplers.enumerate_draws(patches, recorder)
         numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.follows_noise)
         environments.replace_environments(patches, recorder, four_tuple)
         if recorder.job.problem:

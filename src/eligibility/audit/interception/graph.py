@@ -175,7 +175,7 @@ def _bounds_swapped(node: Any) -> bool:
 def divides_by_probabilities(node: Any) -> bool:
     """Whether probabilities are divided by numbers in (0, 1], as π_new/π_old is.
 
-    A distance that is divided by a deviation, or logits by a temperature, is none.
+    A distance divided by a deviation, or logits divided by a temperature, do not count.
     """
     if node.name() != "DivBackward0":
         return False

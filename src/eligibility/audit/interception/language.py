@@ -80,7 +80,7 @@ class _Finder:
 
 def imports_trainers(script: Path) -> bool:
     """Whether a script imports the installed trainers at its top level: any run ends there."""
-    with suppress(SyntaxError, ValueError, OSError):  # whoever runs it says so
+    with suppress(SyntaxError, ValueError, OSError):  # the run reports it
         for node in ast.parse(script.read_bytes()).body:
             if any(name.partition(".")[0] == _LIBRARY for name in imported_by(node)):
                 own = PathFinder.find_spec(_LIBRARY, [str(script.parent)])

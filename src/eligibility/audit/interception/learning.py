@@ -39,7 +39,7 @@ def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
 
 
 def _keep_graphs(patches: Patches, recorder: Recorder) -> None:
-    """A policy that acts without gradients is differentiated nevertheless."""
+    """A policy that acts without gradients is differentiated all the same."""
 
     def enter(self: torch.no_grad) -> None:
         stock(self)

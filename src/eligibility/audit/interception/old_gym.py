@@ -1,4 +1,4 @@
-"""What ``gym`` had otherwise than gymnasium: wrappers, and vectors of environments."""
+"""What ``gym`` did differently from gymnasium: wrappers, and vectors of environments."""
 
 from __future__ import annotations
 

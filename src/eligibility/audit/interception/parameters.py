@@ -65,11 +65,16 @@ class Parameters:
 
     def _move_of(self, tensor: int) -> torch.Tensor | None:
         """How the job wants a tensor to be moved; None: not at all."""
-        mixture = self._mixture(tensor)
-        if mixture is None:
+        job, directions = self._job, self._job.directions
+        if job.everywhere:
+            numbers = range(tensor * directions, (tensor + 1) * directions)
+            mixture = torch.from_numpy(mixture_of(numbers))
+        elif tensor in (job.tensor, *job.also):
+            mixture = torch.eye(directions, dtype=torch.float64)[job.direction]
+        else:
             return None
-        along = probing_directions(self.tensors[tensor].shape, tensor, self._job.directions)
-        return self._job.distance * (mixture @ along)
+        along = probing_directions(self.tensors[tensor].shape, tensor, directions)
+        return job.distance * (mixture @ along)
 
     def move_late(self) -> None:
         """Move those that the job wants moved after some optimizer steps."""
@@ -148,16 +153,6 @@ class Parameters:
         along = probing_directions(self.tensors[tensor].shape, tensor, self._job.directions)
         numbers: list[float] = (along @ gradient.to(torch.float64).reshape(-1)).tolist()
         return numbers
-
-    def _mixture(self, tensor: int) -> torch.Tensor | None:
-        """[directions] how far a tensor moves along each of its directions; None: not at all."""
-        directions = self._job.directions
-        if self._job.everywhere:
-            numbers = range(tensor * directions, (tensor + 1) * directions)
-            return torch.from_numpy(mixture_of(numbers))
-        if tensor not in (self._job.tensor, *self._job.also):
-            return None
-        return torch.eye(directions, dtype=torch.float64)[self._job.direction]
 
 
 def _move(tensor: torch.Tensor, by: torch.Tensor) -> None:

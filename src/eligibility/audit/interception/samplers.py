@@ -42,8 +42,16 @@ _SCORED = (
 )  # fmt: skip
 
 
-def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
-    """torch's distributions and its sampling functions."""
+def enumerate_draws(patches: Patches, recorder: Recorder) -> None:
+    """Those of torch, of NumPy, of the ``random`` module, and of the spaces of gymnasium."""
+    _torch(patches, recorder)
+    enumerate_numpy(patches, recorder)
+    _random(patches, recorder)
+    enumerate_spaces(patches, recorder)
+
+
+def _torch(patches: Patches, recorder: Recorder) -> None:
+    """Distributions and sampling functions."""
     _categorical(patches, recorder)
     _bernoulli(patches, recorder)
     enumerate_gaussian(patches, recorder)
@@ -71,13 +79,6 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
 
     answer(patches, recorder, torch, "randperm", randperm)
     answer(patches, recorder, torch, "randint", randint)
-
-
-def enumerate_python(patches: Patches, recorder: Recorder) -> None:
-    """NumPy's global functions and generators, the ``random`` module, and spaces of gymnasium."""
-    enumerate_numpy(patches, recorder)
-    _random(patches, recorder)
-    enumerate_spaces(patches, recorder)
 
 
 def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]:

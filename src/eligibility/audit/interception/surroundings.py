@@ -222,7 +222,7 @@ def _empty_films(patches: Patches) -> None:
 
 
 def stay_on_processor(patches: Patches) -> None:
-    """No accelerator is available; what is sent to one nevertheless stays where it is.
+    """No accelerator is available, and what a program sends to one stays where it is.
 
     What is made for one is made on the processor by the mode that sees every function of torch:
     a second mode would cost every operation of the program microseconds.

@@ -119,16 +119,11 @@ def _components(report: AuditReport) -> str:
     """Each direction with its coefficient and the wanted one, each with a bar."""
     columns = ((report.components, _DOWN), (report.wanted, _UP))
     largest = _largest(v for values, _ in columns for v in values.values())
-    rows = [
-        (
-            escape(name),
-            *(
-                f"{values.get(name, 0.0):.4f} {bar(values.get(name, 0.0) / largest, colour)}"
-                for values, colour in columns
-            ),
-        )
-        for name in ({**report.components, **report.wanted} if report.components else ())
-    ]
+    rows = []
+    for name in {**report.components, **report.wanted} if report.components else ():
+        shown = [(values.get(name, 0.0), colour) for values, colour in columns]
+        bars = (f"{value:.4f} {bar(value / largest, colour)}" for value, colour in shown)
+        rows.append((escape(name), *bars))
     title = "The expected gradient, in named directions"
     return _table(title, "<direction|this program|wanted", rows)
 
@@ -150,7 +145,7 @@ def _invariances(report: AuditReport) -> str:
 
 def credit_picture(credit: Credit) -> str:
     """M as squares, the program's on the left and REINFORCE's on the right, on one scale."""
-    largest = max((abs(v) for row in (*credit.given, *credit.reinforce) for v in row), default=0.0)
+    largest = _largest(v for row in (*credit.given, *credit.reinforce) for v in row)
     columns, rows = len(credit.rewards), len(credit.decisions)
     width = _LABEL + 2 * columns * _SQUARE + _GAP
     height = (rows + 2) * _SQUARE
@@ -163,7 +158,7 @@ def credit_picture(credit: Credit) -> str:
         y = (number + 1.7) * _SQUARE
         parts.append(f'<text x="0" y="{y:.0f}">{escape(name)}</text>')
     for left, matrix in ((_LABEL, credit.given), (second, credit.reinforce)):
-        parts += _squares(left, matrix, largest or 1.0, credit)
+        parts += _squares(left, matrix, largest, credit)
     return (
         '<div class="wide"><svg class="credit" role="img" '
         f'aria-label="credit of {rows} decisions by {columns} rewards" '

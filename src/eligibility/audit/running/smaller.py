@@ -46,7 +46,7 @@ def small_batches(
 ) -> tuple[SmallNumber, ...]:
     """The numbers that make the batch of a program's ``first`` run short, if it is long.
 
-    At ``most`` so many steps, or draws of a program without an environment, are few enough.
+    ``most`` steps are few enough, or draws of a program without an environment.
     """
     steps = _steps(first)
     if steps <= most or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
