@@ -26,6 +26,12 @@ class Group:
     values: tuple[float, ...]
     ids: tuple[int, ...] = ()
 
+    def part(self, row: int, rows: int) -> Group:
+        """What one of several rows, such as environments, has of it."""
+        width = len(self.units) // rows
+        part = slice(row * width, (row + 1) * width)
+        return Group(self.units[part], self.values[part])
+
 
 class Calls:
     """Those since the last step: the next action is made of one of them, or of several."""
@@ -76,20 +82,17 @@ class Calls:
         """For each call that may have drawn an action, its choices and whether the values fit.
 
         Args:
-            position: Of the environment among those that act.
+            position: The place of the environment among those that act.
             environments: How many act.
             components: The action that arrived.
             widths: How many numbers may have been drawn for it.
         """
         groups, matches = [], []
         for group in joined(self.groups, environments, widths):
-            units, values = group.units, group.values
-            width = len(units) // environments
-            if width in widths and len(units) == width * environments:
-                part = slice(position * width, (position + 1) * width)
-                units, values = units[part], values[part]
-            values = self._acted(units, values, components)
-            groups.append(tuple(chain.from_iterable(units)))
+            width, rest = divmod(len(group.units), environments)
+            own = group.part(position, environments) if width in widths and not rest else group
+            values = self._acted(own.units, own.values, components)
+            groups.append(tuple(chain.from_iterable(own.units)))
             fits = len(values) == len(components) and np.allclose(values, components, atol=1e-6)
             matches.append(bool(fits))
         return tuple(groups), tuple(matches)
@@ -158,9 +161,7 @@ def _side_by_side(parts: Sequence[Group], environments: int) -> Group:
     values: list[float] = []
     for row in range(environments):
         for part in parts:
-            each = slice(
-                row * len(part.units) // environments, (row + 1) * len(part.units) // environments
-            )
-            units += part.units[each]
-            values += part.values[each] if len(part.values) == len(part.units) else ()
+            own = part.part(row, environments)
+            units += own.units
+            values += own.values if len(part.values) == len(part.units) else ()
     return Group(tuple(units), tuple(values))

@@ -140,7 +140,7 @@ class _Rewards:
             calls.give(call)
             for row, probe in enumerate(self._rows):
                 probe.time = time
-                part = _part(call, row, len(numbers))
+                part = call.part(row, len(numbers))
                 totals[row] += self._step(probe, part, past[row], time == len(drawn))
         self._given += len(numbers)
         self._start()
@@ -214,12 +214,6 @@ def _in_turn(calls: Sequence[Group], rows: int) -> list[Group]:
     if fits and len(calls) == rows and len(widths) == 1 and widths != {0}:
         return [one_after_another(calls)]
     return list(calls) if fits and widths == {0} else []
-
-
-def _part(call: Group, row: int, rows: int) -> Group:
-    width = len(call.units) // rows
-    part = slice(row * width, (row + 1) * width)
-    return Group(call.units[part], call.values[part])
 
 
 def _state(number: int) -> int:

@@ -36,42 +36,34 @@ class _Executor(concurrent.futures.Executor):
             initializer(*initargs)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return _done(fn, *args, **kwargs)
+        return _Result(fn, *args, **kwargs)
 
 
-def _done(work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    try:
-        future.set_result(work(*args, **kwargs))
-    except Exception as error:  # whatever it raised in its process, `result` raises
-        future.set_exception(error)
-    return future
+class _Result(Future[Any]):
+    """Work that is done: what executors return, and the asynchronous calls of a pool."""
 
+    get, ready = Future.result, Future.done
 
-class _Result:
-    """What the asynchronous calls of a pool return."""
+    def __init__(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        try:
+            self.set_result(work(*args, **kwargs))
+        except Exception as error:  # whatever it raised in its process, `result` raises
+            self.set_exception(error)
 
-    def __init__(
-        self, future: Future[Any], callback: _Callback, error_callback: _Callback = None
-    ) -> None:
-        self._future = future
-        error = future.exception()
+    def tell(self, callback: _Callback, error_callback: _Callback = None) -> _Result:
+        error = self.exception()
         if error is None and callback is not None:
-            callback(future.result())
+            callback(self.result())
         if error is not None and error_callback is not None:
             error_callback(error)
-
-    def get(self, timeout: float | None = None) -> Any:
-        return self._future.result()
+        return self
 
     def wait(self, timeout: float | None = None) -> None:
         pass
 
-    def ready(self) -> bool:
-        return True
-
     def successful(self) -> bool:
-        return self._future.exception() is None
+        return self.exception() is None
 
 
 class _Pool:
@@ -110,8 +102,8 @@ class _Pool:
         **options: Any,
     ) -> _Result:
         """The arguments of `apply`, `map` or `starmap`, and then two functions that are told."""
-        future = _done(getattr(self, name), func, *given[:2], **options)
-        return _Result(future, *given[2:] or (callback, error_callback))
+        done = _Result(getattr(self, name), func, *given[:2], **options)
+        return done.tell(*given[2:] or (callback, error_callback))
 
     apply_async = partialmethod(_later, "apply")
     map_async = partialmethod(_later, "map")

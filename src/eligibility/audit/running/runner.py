@@ -86,7 +86,7 @@ class ScriptRunner(Runner):
 
     Attributes:
         script: The file that is run; with a ``text`` in place of the file's, another one.
-        guard: As of `Program`; without one, the best that this machine has.
+        guard: As of `Program`: the best that this machine has.
     """
 
     def __init__(
@@ -97,13 +97,12 @@ class ScriptRunner(Runner):
         megabytes: int,
         four_tuple: bool,
         text: str | None = None,
-        guard: str | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(
             prefix="eligibility-audit-", ignore_cleanup_errors=True
         )
         scratch = Path(self._folder.name)
-        self.script, self.guard = path, guard or guard_here()
+        self.script, self.guard = path, guard_here()
         if text is not None:
             self.script = scratch / f"{path.stem}_cells.py"
             self.script.write_text(text, encoding="utf-8")
