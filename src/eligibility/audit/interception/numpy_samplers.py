@@ -119,7 +119,7 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
         values = options_list[picked]
         if np.issubdtype(values.dtype, np.number):
-            recorder.sampled(values.tolist())
+            recorder.sampled([float(value) for value in values])
         return values[0] if size is None else values.reshape(size)
 
     def multinomial(n: Any, pvals: Any, size: Any = None) -> Any:

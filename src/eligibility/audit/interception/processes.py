@@ -20,6 +20,7 @@ import signal
 import time
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
 from typing import Any
 
 import torch.utils.data
@@ -142,15 +143,9 @@ def _talk_here(patches: Patches, turns: Turns) -> None:
 
 def _send_at_once(queue: Any) -> None:
     """A queue without the thread that sends what is put into it."""
-    queue._thread = queue._buffer = _Sender(queue._writer)
-
-
-class _Sender:
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-
-    def append(self, item: Any) -> None:
-        self._writer.send_bytes(ForkingPickler.dumps(item))
+    send = queue._writer.send_bytes
+    sender = SimpleNamespace(append=lambda item: send(ForkingPickler.dumps(item)))
+    queue._thread = queue._buffer = sender
 
 
 def _share_here(patches: Patches, turns: Turns) -> None:

@@ -48,13 +48,13 @@ def repeated_steps(survey: Survey) -> int:
 def has_steps_of_parts(survey: Survey) -> bool:
     """Whether parts of one batch have separate steps, without a ratio."""
     for steps in _steps_without_ratio(survey):
-        moved = Counter(
+        moved = [
             (step.before, tensor)
             for step in steps
             for tensor, row in enumerate(step.rows)
             if row is not None and any(row)
-        )
-        if max(moved.values(), default=0) > 1:
+        ]
+        if len(set(moved)) < len(moved):
             return True
     return False
 
