@@ -49,6 +49,15 @@ for update in range(100):
 """
 VALUE_ON = ("after[t] * (1 - ends[t])", "after[t]")
 SUM_ON = ("LAMBDA * (1 - ends[t])", "LAMBDA")
+LATE = ("ends[t]", "ends[min(t + 1, STEPS - 1)]")  # as if they were those before each step
+LATE_AND_WHITENED = (
+    LATE,
+    (
+        "    targets =",
+        "    whole = advantages.std(correction=0) + 1e-8\n    targets =",
+    ),
+    ("(log_probs * advantages)", "(log_probs * (advantages - advantages.mean()) / whole)"),
+)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +67,8 @@ SUM_ON = ("LAMBDA * (1 - ends[t])", "LAMBDA")
         ((VALUE_ON,), "bootstrapped-after-termination"),
         ((SUM_ON,), "return-carried-over-episodes"),
         ((VALUE_ON, SUM_ON), "return-carried-over-episodes"),
+        ((LATE,), "return-carried-over-episodes"),
+        (LATE_AND_WHITENED, "return-carried-over-episodes"),
     ],
 )
 def test_an_autoreset_in_the_same_step_needs_both_masks(

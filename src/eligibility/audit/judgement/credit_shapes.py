@@ -25,6 +25,7 @@ class Places:
         self.time: Integers = evidence.time[0][here]
         self.environment: Integers = evidence.environment[0][here]
         self.terminated: Booleans = evidence.terminated[0][here]
+        self.over: Booleans = self.terminated | evidence.truncated[0][here]
         self.index: Integers = np.arange(len(self.time))
         last = {s: self.time[self.segment == s].max() for s in set(self.segment.tolist())}
         self.left: Integers = np.array([last[s] for s in self.segment.tolist()]) - self.time
@@ -67,11 +68,10 @@ class Places:
         rank = (self.own & (self.index[None, :] < self.index[:, None])).sum(axis=1)
         return np.asarray(rank[None, :] - rank[:, None])
 
-    @cached_property
-    def ends_before(self) -> Integers:
-        """[I] how often the actor's episodes have ended by the problem before."""
-        before = self.own & self.terminated & (self.index[None, :] < self.index[:, None])
-        return np.asarray(before.sum(axis=1))
+    def before(self, marked: Booleans) -> Integers:
+        """[I] how many of the actor's decisions before each are ``marked`` [I]."""
+        earlier = self.own & marked & (self.index[None, :] < self.index[:, None])
+        return np.asarray(earlier.sum(axis=1))
 
 
 Shape = Callable[[Places, Array], Array]
@@ -122,8 +122,18 @@ def _carried(p: Places, g: Array) -> Array:
 
 def _carried_over_limits(p: Places, g: Array) -> Array:
     """Only an end by the problem stops the sum, and none by the time limit does."""
-    uncut: Booleans = p.ends_before[:, None] == p.ends_before[None, :]
-    return np.where(uncut, _carried(p, g), 0.0)
+    return _carried_up_to(p, g, p.terminated)
+
+
+def _carried_and_cut_late(p: Places, g: Array) -> Array:
+    """The end of the actor's next decision stops the sum."""
+    late = (p.own & (p.lag_of_actor == 1) & p.over).any(axis=1)
+    return _carried_up_to(p, g, np.asarray(late))
+
+
+def _carried_up_to(p: Places, g: Array, stops: Booleans) -> Array:
+    before = p.before(stops)
+    return np.where(before[:, None] == before[None, :], _carried(p, g), 0.0)
 
 
 def _without_last(shape: Shape) -> Shape:
@@ -203,6 +213,7 @@ SHAPES: tuple[tuple[str, Shape], ...] = (
     ("return-carried-over-episodes", _without_last(_carried)),
     ("return-carried-over-episodes", _without_last(_carried_over_limits)),
     ("return-carried-over-episodes", _carried_from_before),
+    ("return-carried-over-episodes", _carried_and_cut_late),
     ("return-carried-over-actors", _over_actors),
     ("", _of_batch),
     ("", lambda p, g: p.same @ rewards_to_go(p, g)),
