@@ -85,7 +85,7 @@ def carried_advantage(
         "last": over & last,
         "": np.zeros_like(evidence.terminated),
     }[form.cut]
-    ended = line.next_of_actor(ended, ended).astype(bool) if form.late else ended
+    ended = np.where(last, ended, ended[rows, following]) if form.late else ended
     reward = evidence.reward
     if form.paid:
         limit = evidence.truncated & ~evidence.terminated
