@@ -74,7 +74,7 @@ while True:
         obs, reward, terminated, truncated, _ = envs.step(action.numpy())
         obs = torch.as_tensor(obs, dtype=torch.float32)
         rewards.append(torch.as_tensor(reward))
-        done = torch.as_tensor(1.0 * ({done}))
+        done = torch.as_tensor(1.0 * (terminated | truncated))
     values.append(critic(obs).flatten().detach())
     dones.append(done)
     advantages, running = torch.zeros(STEPS, 2), torch.zeros(2)
@@ -138,8 +138,7 @@ def test_every_mode_is_fine_without_that_step(
 def test_minibatches_train_on_that_step_too(tmp_path: Path) -> None:
     """As CleanRL's ppo.py does with its own number of minibatches."""
     path = tmp_path / "train.py"
-    options = {"done": "terminated | truncated", "alive": "dones[t + 1]", "last": "", "parts": 2}
-    path.write_text(PPO.format(**options), encoding="utf-8")
+    path.write_text(PPO.format(alive="dones[t + 1]", last="", parts=2), encoding="utf-8")
     report = audit_here(path, max_paths=60)
     assert {finding.rule for finding in report.findings} == {
         "autoreset-step-trained-on", "truncation-as-termination",
@@ -151,8 +150,7 @@ def test_a_sum_that_goes_on_over_that_step(tmp_path: Path) -> None:
     """An advantage that only leaves out the value behind the batch."""
     path = tmp_path / "train.py"
     last = " * (t == STEPS - 1)"
-    options = {"done": "terminated | truncated", "alive": "0.0", "last": last, "parts": 1}
-    path.write_text(PPO.format(**options), encoding="utf-8")
+    path.write_text(PPO.format(alive="0.0", last=last, parts=1), encoding="utf-8")
     report = audit_here(path, max_paths=60)
     assert {finding.rule for finding in report.findings} == {
         "autoreset-step-trained-on", "return-carried-over-episodes",

@@ -197,3 +197,12 @@ print(el.audit_agent(Agent, discount=1.0, max_paths=40).verdict)
 def test_an_agent_that_was_typed_in_a_console_is_audited() -> None:
     done = subprocess.run([sys.executable, "-c", _CONSOLE], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["unbiased"], done.stderr[-800:]
+
+
+@pytest.mark.parametrize("error", ["KeyError", "KeyError(numpy.zeros(2))"])
+def test_an_error_that_names_nothing_is_reported_as_it_is(error: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"import numpy\nraise {error}\n", encoding="utf-8")
+    report = el.audit_script(path)
+    assert report.verdict == "inconclusive"
+    assert "could not be run (line 2): KeyError" in report.summary

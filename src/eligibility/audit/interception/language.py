@@ -90,9 +90,8 @@ def imports_trainers(script: Path) -> bool:
 
 def misses_launcher(error: BaseException) -> bool:
     """Whether an error ends a program of language models because torchrun did not start it."""
-    return (
-        isinstance(error, KeyError) and error.args[0] in _LAUNCHED and "transformers" in sys.modules
-    )
+    missing = isinstance(error, KeyError) and str(error) in map(repr, _LAUNCHED)
+    return missing and "transformers" in sys.modules
 
 
 def notice_language(script: Path) -> None:

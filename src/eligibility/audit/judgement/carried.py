@@ -44,11 +44,10 @@ class Carried(NamedTuple):
 
 
 _NEXT, _LED, _RESET = "next", "led", "reset"
-_HOW = [
-    (True, "terminated"), (False, "terminated"), (False, "ended"), (False, "last"), (False, ""),
-]  # fmt: skip
+_HOW = [(True, "terminated"), (False, "terminated"), (False, "ended"), (False, "")]
 _FORMS = [
     *(Carried(*how, *rest) for how in _HOW for rest in product((_NEXT, _LED), (False, True))),
+    *(Carried(False, "last", after) for after in (_NEXT, _LED)),
     *(Carried(False, cut, _RESET) for cut in ("", "terminated")),
     *(
         Carried(True, cut, after, late=True)
