@@ -59,7 +59,7 @@ def test_an_answer_without_its_end_is_not_a_row_that_was_met() -> None:
     ids = torch.tensor([[*prompt, WORD]] * 2)
     model(input_ids=ids).logits.sum().backward()
     with pytest.raises(Refused, match="scores tokens other than those it sampled"):
-        rows.collected(1)
+        rows.collected()
 
 
 def test_an_answer_that_is_put_into_the_form_of_a_chat_gets_its_end(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("transformers")
 
 from eligibility.audit.trainers.answers import answers, outcomes, parsed, states
-from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
+from eligibility.audit.trainers.gradients import Pass, Rows, StateWeights
 from eligibility.audit.trainers.sampling import as_asked_for
 from eligibility.audit.trainers.tiny import (
     END,
@@ -90,8 +90,8 @@ def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
     rows, weights = Rows(model), StateWeights(model, texts)
     weights.fit(0)
     given = [(1, 0), (1, 1, 1), (0,), (1, 1, 0)]
-    rows.expect(texts, given)
-    weights.expect(given)
+    rows.forget()  # the gradients of the fit
+    rows.expect_rows([(texts[i // GROUP], answer) for i, answer in enumerate(given)])
     width = max(map(len, texts)) + LENGTH
     table = torch.zeros(len(given), LENGTH, VOCABULARY, dtype=torch.float64)
     loss = torch.zeros((), dtype=torch.float64)
@@ -108,17 +108,19 @@ def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
             table[row, t] = factor * (torch.eye(VOCABULARY)[token] - probs)
     model.zero_grad()
     loss.backward()
-    found, at_prompts = rows.collected(steps=1)
+    found, at_prompts = rows.collected()
     assert torch.allclose(found, table, atol=1e-12)
-    assert prompt_share(at_prompts, found) < 1e-12
-    scaled, left = weights.as_trained(weights.gradient(), found)
+    step = Pass()
+    step.add(found, weights.gradient(), rows.scored, at_prompts)
+    assert step.prompt_share < 1e-12
+    scaled, left = weights.as_trained(weights.gradient(), found, given)
     assert left < 1e-6  # Llama's norm and rotary angles are in single precision
     assert torch.equal(scaled, found)
     gradient = weights.gradient()
     # a critic on the same features pulls at the parameters as well, partly along the policy's pull
     mixed = gradient * 0.99 + 0.009 * gradient.norm() * _orthogonal(gradient)
-    assert torch.equal(weights.as_trained(mixed, found)[0], found)
-    halved = weights.as_trained(gradient / 2, found)[0]
+    assert torch.equal(weights.as_trained(mixed, found, given)[0], found)
+    halved = weights.as_trained(gradient / 2, found, given)[0]
     torch.testing.assert_close(halved, found / 2, rtol=1e-5, atol=1e-9)
 
 
@@ -135,7 +137,7 @@ def test_rows_with_the_same_answer_are_told_apart_by_the_steps_that_score_them()
     for _ in range(2):
         rows.expect_rows([(text, (1, 0)), (text, (1, 0))])
         model(input_ids=torch.tensor([[*text, 1, 0]])).logits.logsumexp(-1).sum().backward()
-        rows.collected(steps=1)
+        rows.collected()
         scored.append(rows.scored)
     assert scored == [{0}, {1}]
 

@@ -156,7 +156,7 @@ class Branches:
         assert rows is not None
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
         rows.outcome.overwrites = bool(self._written[0])
-        table, prompts = rows.collected(1, self.draws.length)
+        table, prompts = rows.collected(self.draws.length)
         if rows.outcome.overwritten:
             self._overwritten = [*self._written]
         if not self.draws.bounded and rows.scored & self._pass.scored:
@@ -185,9 +185,8 @@ class Branches:
                     "how many answers the program trains on depends on the answers; audit its "
                     "loss with audit_token_loss"
                 )
-            table = table[self._order]
-            self._states.expect([self.draws.given[i] for i in self._order])
-            table, leak = self._states.as_trained(gradient, table)
+            given = [self.draws.given[i] for i in self._order]
+            table, leak = self._states.as_trained(gradient, table[self._order], given)
             self._leak = max(self._leak, leak)
         self._tables.append(table.tolist())
         self._made.append(self._pass.steps)

@@ -50,12 +50,6 @@ class Rows:
         self.last: Scored | None = None
         self.reads = True  # else it is the audit that computes gradients
 
-    def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
-        """The answers of the next outcome, prompt by prompt."""
-        copies = len(given) // len(prompts)
-        self.expect_rows([(prompts[i // copies], answer) for i, answer in enumerate(given)])
-        self._found.clear()
-
     def forget(self) -> None:
         """What went before has no part in the next outcome."""
         self._found.clear()
@@ -105,8 +99,8 @@ class Rows:
         fits = len(known) == rows and cache.get_seq_length() == len(known[0]) + new
         return known if fits else [()] * rows  # else another one had its identity
 
-    def collected(self, steps: int, length: int = LENGTH) -> tuple[Tensor, AtPrompts]:
-        """[B, W, V] the mean of the steps' gradients, and their sums at the prompts."""
+    def collected(self, length: int = LENGTH) -> tuple[Tensor, AtPrompts]:
+        """[B, W, V] the gradient of a step, and what it is at the prompts."""
         outcome = self.outcome
         table = torch.zeros(len(outcome.rows), length, VOCABULARY, dtype=torch.float64)
         prompts: AtPrompts = {}
@@ -133,20 +127,10 @@ class Rows:
                 for column in range(max(start - 1 - scored.first, 0)):
                     read = scored.first + column + 1 - start + len(prompt)
                     state = prompt[: max(read, 0)] or (read,)  # below 0: padding before it
-                    prompts[state] = prompts.get(state, 0.0) + each[column] / steps
+                    prompts[state] = prompts.get(state, 0.0) + each[column]
             outcome.end_pass()
         self._found.clear()
-        return table / steps, prompts
-
-
-def prompt_share(prompts: AtPrompts, table: Tensor) -> float:
-    """How much of a gradient is at prompts: what rows add there cancels if weights sum to 0."""
-    size = float(table.abs().max())
-    return (
-        max((float(each.abs().max()) / size for each in prompts.values()), default=0.0)
-        if size
-        else 0.0
-    )
+        return table, prompts
 
 
 class StateWeights:
@@ -160,7 +144,6 @@ class StateWeights:
         self.parameters = sum(p.numel() for p in self._trained)
         self._slopes = torch.empty(0)
         self._kept: list[tuple[list[Tensor], Tensor]] = []  # parameters and slopes of each policy
-        self._visits: list[tuple[int, int, int]] = []  # row, position, state
 
     def fit(self, seed: int, drift: float = 0.0, nucleus: float = 1.0) -> None:
         """Give the states generic logits; with a drift, also those of a later policy.
@@ -265,29 +248,26 @@ class StateWeights:
         """[P, S, V] what there is of the tokens before each state."""
         return [[of((*prompt, *state)) for state in self.states] for prompt in self.prompts]
 
-    def expect(self, given: list[Tokens]) -> None:
-        """The answers of the next outcome, prompt by prompt."""
-        index, copies = self.states.index, len(given) // len(self.prompts)
-        self._visits = [
-            (row, t, row // copies * len(self.states) + index(answer[:t]))
-            for row, answer in enumerate(given)
-            for t in range(len(answer))
-        ]
-
     def gradient(self) -> Tensor:
         """[N] the trained parameters' gradients as they are now."""
         return flat([p.grad for p in self._trained], self._trained).double()
 
-    def as_trained(self, gradient: Tensor, table: Tensor) -> tuple[Tensor, float]:
+    def as_trained(
+        self, gradient: Tensor, table: Tensor, given: list[Tokens]
+    ) -> tuple[Tensor, float]:
         """Gradients at the logits, scaled as the parameters' gradient is, and what they leave.
 
         Args:
             gradient: [N] that the optimizer meets.
             table: [B, W, V] at the logits of each row.
+            given: The answers of the rows, prompt by prompt.
         """
         by_state = torch.zeros(len(self._slopes), dtype=torch.float64)
-        for row, t, state in self._visits:
-            by_state[state] += table[row, t, 0]
+        copies = len(given) // len(self.prompts)
+        for row, answer in enumerate(given):
+            first = row // copies * len(self.states)
+            for t in range(len(answer)):
+                by_state[first + self.states.index(answer[:t])] += table[row, t, 0]
         explained = by_state @ self._slopes
         size = float(gradient.norm())
         if size < _NOTHING:  # it is multiplied by 0, or what rows have at a state cancels there
@@ -335,5 +315,7 @@ class Pass:
 
     @property
     def prompt_share(self) -> float:
-        """How much of the gradient is at prompts."""
-        return prompt_share(self._prompts, self._table)
+        """How much of the gradient is at prompts: what rows add cancels if weights sum to 0."""
+        size = float(self._table.abs().max())
+        shares = (float(each.abs().max()) / size for each in self._prompts.values() if size)
+        return max(shares, default=0.0)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
-from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
+from eligibility.audit.trainers.gradients import Pass, Rows, StateWeights
 from eligibility.audit.trainers.many_tokens import ManyTokens
 from eligibility.audit.trainers.next_token import nucleus_of, one_token_probabilities, setting
 from eligibility.audit.trainers.record import Policies, Record
@@ -35,12 +35,10 @@ PAIRS = 2
 class Sampler:
     """Gives the answers of the next outcome at every call, and reads the gradient of each step."""
 
-    def __init__(
-        self, record: Record, announce: Callable[[int, int], None], pairs: int = PAIRS
-    ) -> None:
+    def __init__(self, record: Record, announce: Callable[[int, int], None], pairs: int) -> None:
         self.record, self._announce, self._pairs = record, announce, pairs
         self.generate: Callable[..., Any] | None = None  # transformers' own
-        self.reference: Callable[[Any], Any] | None = None
+        self.reference: Any = None
         self.rewards: Callable[[int, Tokens], float] = lambda prompt, answer: 0.0
         self.world = 0
         self._plan: Iterator[tuple[int, Tokens]] = iter(())
@@ -49,17 +47,21 @@ class Sampler:
         self._rows: Rows | None = None
         self._states: StateWeights | None = None
         self._options: dict[str, Any] = {}
-        self._steps: list[Tensor] = []
+        self._pass = Pass()
         self._again = False  # whether the answers are those that have been trained on before
         register_optimizer_step_pre_hook(self._before_step)
 
-    def answer(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> list[Tokens]:
-        """The tokens of each row's answer."""
+    def generated(self, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """In place of transformers' ``generate``: the prompts, and the next outcome's answers."""
+        if not self.record.trainer:
+            raise Refused(OWN_LOOP)
+        ids, options = asked_for(arguments, options)
+        rows = [parsed(row)[0] for row in ids.tolist()]
         if not self._prompts:
             self._begin(model, rows, options)
         if any(rows.count(prompt) != GROUP for prompt in self._prompts):
             raise Refused("the program changes the prompts or the number of answers at every step")
-        self._close_outcome()
+        self.close_outcome()
         task = next(self._plan, None)
         if task is None:
             raise Finished
@@ -67,26 +69,16 @@ class Sampler:
         if world != self.world or not self.record.policies:
             self._enter(world, model)
         assert self._rows is not None
-        assert self._states is not None
         given = [answers()[a] for a in chosen]
-        self._rows.expect(self._prompts, given)
-        self._states.expect(given)
-        pending = list(chosen)
-        unread = {p: [pending.pop(0) for _ in range(GROUP)] for p in self._prompts}
-        return [answers()[unread[prompt].pop(0)] for prompt in rows]
-
-    def reward(self, prompt: int, answer: Tokens) -> float:
-        """What an answer earns, in the block of outcomes that is run now."""
-        return self.sign * self.rewards(prompt, answer)
+        self._rows.forget()
+        self._rows.expect_rows([(self._prompts[i // GROUP], a) for i, a in enumerate(given)])
+        unread = {p: iter(given[GROUP * i :]) for i, p in enumerate(self._prompts)}
+        return padded(ids, [next(unread[prompt]) for prompt in rows], END)
 
     @property
     def sign(self) -> float:
         """The sign of the rewards in this block."""
         return -1.0 if self.world % 2 else 1.0
-
-    def close(self) -> None:
-        """The run has ended."""
-        self._close_outcome()
 
     def _begin(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> None:
         """At the first call the model, the prompts and the way of sampling are known."""
@@ -107,7 +99,7 @@ class Sampler:
         """The blocks and outcomes; unordered groups, if their order is shown not to matter."""
         yield 0, _MIXED
         yield 0, _swapped(_MIXED)
-        self._close_outcome()
+        self.close_outcome()
         record = self.record
         first, second = (torch.tensor(table) for table in record.gradients)
         other = second[[*_swapped(tuple(range(len(_MIXED))))]]
@@ -125,9 +117,8 @@ class Sampler:
         self.world = world
         assert self._states is not None
         if world % 2 == 0:
-            reference = self.reference(model) if self.reference is not None else None
-            if isinstance(reference, torch.nn.Module):
-                StateWeights(reference, self._prompts).fit(seed=world + 1)
+            if isinstance(self.reference, torch.nn.Module):
+                StateWeights(self.reference, self._prompts).fit(seed=world + 1)
             self._states.fit(seed=world, drift=self.record.drift)
         assert self.generate is not None
         if not self.record.policies:
@@ -140,11 +131,11 @@ class Sampler:
         made = Policies(
             drawn=self._states.table(draw),
             rewards=[
-                [self.reward(p, answer) for answer in answers()] for p in range(len(self._prompts))
+                [self.sign * self.rewards(p, answer) for answer in answers()]
+                for p in range(len(self._prompts))
             ],
         )
-        reference = self.reference(model) if self.reference is not None else None
-        note_policy(self.record, self._states, model, reference, made)
+        note_policy(self.record, self._states, model, self.reference, made)
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter.
@@ -155,21 +146,23 @@ class Sampler:
             raise Refused(OWN_LOOP)
         if self._states is None or not self.record.policies:
             return
-        self._steps.append(self._states.gradient())
+        assert self._rows is not None
+        table, prompts = self._rows.collected()
+        self._pass.add(table, self._states.gradient(), self._rows.scored, prompts)
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
         record = self.record
-        if record.drift and not self._again and len(self._steps) == record.steps:
+        if record.drift and not self._again and self._pass.steps == record.steps:
             self._keep(record.gradients)
             self._states.take(1)
             self._again = True
 
-    def _close_outcome(self) -> None:
+    def close_outcome(self) -> None:
         """What the steps on the answers that were given last leave, and the first policy again."""
         if self._states is None:
             return
-        if self._steps:
+        if self._pass.steps:
             self._keep(self.record.gradients_again if self._again else self.record.gradients)
         if self._again:
             self._states.take(0)
@@ -180,14 +173,14 @@ class Sampler:
         """Add the mean gradient of the steps so far."""
         assert self._rows is not None
         assert self._states is not None
-        record, gradient = self.record, torch.stack(self._steps).mean(0)
-        table, prompts = self._rows.collected(len(self._steps))
-        table, leak = self._states.as_trained(gradient, table)
-        record.steps = len(self._steps)
+        record, (table, gradient) = self.record, self._pass.mean()
+        given = [answer for _, answer in self._rows.outcome.rows]
+        table, leak = self._states.as_trained(gradient, table, given)
+        record.steps = self._pass.steps
         record.leak = max(record.leak, leak)
-        record.prompt_share = max(record.prompt_share, prompt_share(prompts, table))
+        record.prompt_share = max(record.prompt_share, self._pass.prompt_share)
         gradients.append(table.tolist())
-        self._steps.clear()
+        self._pass = Pass()
 
 
 def in_user_loop() -> bool:
@@ -242,17 +235,6 @@ def _swapped(rows: Tokens) -> Tokens:
     """The rows of each group in the opposite order."""
     starts = range(0, len(rows), GROUP)
     return tuple(row for start in starts for row in reversed(rows[start : start + GROUP]))
-
-
-def generated(
-    sampler: Sampler, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
-    """In place of transformers' ``generate``: the prompts, and the answers of the next outcome."""
-    if not sampler.record.trainer:
-        raise Refused(OWN_LOOP)
-    ids, given = asked_for(arguments, options)
-    chosen = sampler.answer(model, [parsed(row)[0] for row in ids.tolist()], given)
-    return padded(ids, chosen, END)
 
 
 def asked_for(arguments: tuple[Any, ...], options: Any) -> tuple[Tensor, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -89,8 +89,9 @@ class Trainers:
         def run(self_: Any, *args: Any, **options: Any) -> None:
             self._record.trainer = type(self_).__name__
             self._record.file, self._record.line = user_place()
-            with _fixed_order():
-                train(self_)
+            # which rows share a micro-batch would be one more random choice
+            torch.randperm = lambda n, **options: torch.arange(n)
+            train(self_)
             raise Finished
 
         trainer.__init__, trainer.train = init, run
@@ -173,10 +174,9 @@ class Trainers:
         )
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:
-            reference.double()
-            self._sampler.reference = lambda model: reference
+            self._sampler.reference = reference.double()
         elif self._record.kl_coefficient and hasattr(trainer.model, "disable_adapter"):
-            self._sampler.reference = lambda model: WithoutAdapter(trainer.model)
+            self._sampler.reference = WithoutAdapter(trainer.model)
 
 
 def wake_adapters(model: Any) -> None:
@@ -206,10 +206,6 @@ class WithoutAdapter:
             for layer in layers:
                 layer.enable_adapters(True)
 
-    def parameters(self) -> tuple[Any, ...]:
-        """No separate ones: they move with the adapted model's."""
-        return ()
-
 
 def generic_reward(function: int, prompt: int, answer: tuple[int, ...]) -> float:
     """A different number for each: a multiple of 1/64, which single precision holds exactly."""
@@ -235,17 +231,11 @@ def _first_rows(data: Any) -> list[dict[str, Any]]:
     """A row for each prompt, of whatever the program passes as data."""
     if data is None:
         raise Refused("the trainer has no train_dataset")
-    rows = list(islice(_rows_of(data), len(PROMPTS)))
+    listed = data if hasattr(data, "__iter__") else map(data.__getitem__, range(len(data)))
+    rows = list(islice(listed, len(PROMPTS)))
     if not rows:
         raise Refused("the train_dataset has no rows")
     return [dict(rows[k % len(rows)]) for k in range(len(PROMPTS))]
-
-
-def _rows_of(data: Any) -> Iterable[Any]:
-    if hasattr(data, "__iter__"):
-        yield from data
-        return
-    yield from (data[k] for k in range(min(len(data), len(PROMPTS))))
 
 
 def _probe_data(rows: list[dict[str, Any]]) -> Any:
@@ -264,14 +254,3 @@ def _probe_data(rows: list[dict[str, Any]]) -> Any:
         columns = {k: str(row[k]) if isinstance(row[k], str) else row[k] for k in kept}
         made.append({"prompt": asked, **columns})
     return datasets.Dataset.from_list(made)
-
-
-class _fixed_order:  # noqa: N801 - a context
-    """No shuffling: which rows share a micro-batch would be one more random choice."""
-
-    def __enter__(self) -> None:
-        self._drawn = torch.randperm
-        torch.randperm = lambda n, **options: torch.arange(n)
-
-    def __exit__(self, *details: Any) -> None:
-        torch.randperm = self._drawn

@@ -18,19 +18,14 @@ from eligibility.audit.job import Program, decode_program
 from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
-from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
+from eligibility.audit.trainers.sampling import PAIRS, Sampler
 from eligibility.audit.trainers.unsupported import reason_of
 from eligibility.sandbox import limit
 
 
 def prepare() -> None:
-    """What every program needs: once for all of them."""
+    """What every program needs, once for all of them: also what torch loads at its first step."""
     torch.set_num_threads(1)
-    _warm_up()
-
-
-def _warm_up() -> None:
-    """Take a step, so that what torch loads at its first one is there for every fork."""
     weight = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.AdamW([weight])
     (weight * weight).sum().backward()  # type: ignore[no-untyped-call]
@@ -55,13 +50,13 @@ def main() -> None:
     os._exit(0)
 
 
-def run(program: Program, announce: Callable[[int, int], None], pairs: int | None = None) -> Record:
+def run(program: Program, announce: Callable[[int, int], None], pairs: int = PAIRS) -> Record:
     """Run a program to the end of its training, in this process, which serves for nothing else.
 
     Args:
         program: The script.
         announce: Called with the outcomes done and their number.
-        pairs: Policies that a trainer of TRL is run with; None: as many as are needed.
+        pairs: Policies that a trainer of TRL is run with.
     """
     warnings.simplefilter("ignore")
     own = not trains_with_trl(Path(program.path))
@@ -71,16 +66,12 @@ def run(program: Program, announce: Callable[[int, int], None], pairs: int | Non
     return record
 
 
-def _run_trainer(
-    program: Program, announce: Callable[[int, int], None], pairs: int | None
-) -> Record:
+def _run_trainer(program: Program, announce: Callable[[int, int], None], pairs: int) -> Record:
     record = Record()
-    sampler = Sampler(record, announce, pairs or PAIRS)
+    sampler = Sampler(record, announce, pairs)
     try:
         _install(record, sampler)
-    except (
-        Exception
-    ) as error:  # whatever an installed trainer's own modules raise is told to the user
+    except Exception as error:  # an installed trainer's own modules raise it: the user is told
         record.detail = f"{type(error).__name__}: {error}"
         return record
     workspace = workspace_of(program)
@@ -92,7 +83,7 @@ def _run_trainer(
         return _nothing_trained(record)
 
     run_to_end(record, trained)
-    sampler.close()
+    sampler.close_outcome()
     return record
 
 
@@ -114,7 +105,7 @@ def _install(record: Record, sampler: Sampler) -> None:
     sampler.generate = generation.GenerationMixin.generate
 
     def generate(model: Any, *args: Any, **options: Any) -> Any:
-        return generated(sampler, model, args, options)
+        return sampler.generated(model, args, options)
 
     hub = Hub(record)
     hub.install()
