@@ -17,6 +17,7 @@ from eligibility.audit.language.measurement import true_directions
 from eligibility.audit.language.off_policy import on_policy
 from eligibility.audit.language.places import place_of
 from eligibility.audit.language.reading import Reading, predicted
+from eligibility.audit.language.regularisers import FROM_EACH_TOKEN
 from eligibility.audit.language.sample import sample_of
 from eligibility.audit.reporting.report import Convention
 
@@ -29,11 +30,19 @@ _OF_DIVISOR = {
     "slice-tokens": "micro-batch-mean",
     "width": "padded-width",
 }
-_OF_RATIO = {
-    "token-ratio": "token-ratio",
-    "prefix-ratio": "token-ratio",
-    "sequence-ratio": "sequence-ratio",
-    "geometric-mean-ratio": "geometric-mean-ratio",
+_OF_RATIO = {name: name for name in RATIOS} | {"prefix-ratio": "token-ratio"}
+# What is added to a loss or subtracted from a reward.
+_OF_TERM = {
+    "k1 in the reward": "kl-in-reward",
+    "k2 in the reward": "kl-in-reward",
+    "k3 in the reward": "kl-in-reward",
+    "k2": "kl-per-token",
+    "exact reverse": "kl-per-token",
+    "ratio times k2": "squared-log-ratio",
+    "k3 of the inverse ratio": "chi-squared",
+    "absolute": "total-variation",
+    "log-probability": "entropy-bonus",
+    "log-probability in the reward": "entropy-bonus",
 }
 _OF_GATE = {
     "clipped": "clipped",
@@ -163,29 +172,14 @@ def _of_regularisers(measured: Measured) -> Iterator[tuple[str, float | None]]:
 def convention_of_term(term: str, coefficient: float) -> str | None:
     """What a term of a loss, with its coefficient there, is called; None: no convention."""
     if coefficient > 0:
-        if term.startswith(("k1 in the reward", "k2 in the reward", "k3 in the reward")):
-            return "kl-in-reward"
-        if term in ("k2", "exact reverse"):
-            return "kl-per-token"
-        if term == "ratio times k2":
-            return "squared-log-ratio"
-        if term == "k3 of the inverse ratio":
-            return "chi-squared"
-        if term == "absolute":
-            return "total-variation"
-        if term.startswith("log-probability"):
-            return "entropy-bonus"
-    elif term == "exact entropy":
-        return "entropy-bonus"
-    return None
+        return _OF_TERM.get(term.removesuffix(FROM_EACH_TOKEN))
+    return "entropy-bonus" if term == "exact entropy" else None
 
 
 def _bias(measured: Measured, reading: Reading) -> float:
     """The residual of what a reading expects, against ∇E[R]."""
     ascent = np.zeros_like(measured.observed.ascent)
-    observed = replace(
-        measured.observed, ascent=ascent
-    )  # a gradient that is not a number is ignored
+    observed = replace(measured.observed, ascent=ascent)  # one that is no number is ignored
     kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
     sample = sample_of(observed, ascent, None)
     sample = replace(sample, slice_rows=measured.sample.slice_rows)

@@ -40,8 +40,7 @@ def rule_of(measured: Measured) -> str:
     reading = measured.reading
     if reading is None:
         return ""
-    regularisers = measured.regularisers
-    terms = dict(regularisers.coefficients) if regularisers else {}
+    regularisers, terms = measured.regularisers, dict(measured.terms)
     constant = -terms.pop("k1") if measured.has_constant_baseline else 0.0
     said = [_weight(measured, reading, constant)]
     if reading.selected:

@@ -40,10 +40,12 @@ def invariances(bound: BoundLoss, world: World, chosen: Tensor) -> dict[str, flo
     language = world.language
     padded = replace(world, language=replace(language, pad_token=1))
     wider = replace(world, language=replace(language, pad_to=language.width + _WIDER))
+    padded = _with_rows(padded, len(language.states), seed=1000)
+    wider = _with_rows(wider, world.logits.shape[1], seed=1001)
     shifted = replace(world, rewards=world.rewards + _SHIFT)
     found = {
-        "padding": _change(plain, _ascents(bound, _other_padding(padded), some)),
-        "width": _change(plain, _ascents(bound, _grown(wider), some)),
+        "padding": _change(plain, _ascents(bound, padded, some)),
+        "width": _change(plain, _ascents(bound, wider, some)),
         "reward-shift": _change(plain, _ascents(bound, shifted, some)),
     }
     rows = torch.arange(chosen.shape[1]).view(language.prompts, language.group_size)
@@ -97,31 +99,11 @@ def _change(plain: Array, other: Array) -> float:
     return float(left) / size
 
 
-def _other_padding(world: World) -> World:
-    """Other logits in the rows of the tables that stand for padded positions."""
-    states = len(world.language.states)
-    return _with_rows(world, make_world(world.language, 1000, world.behaviour), states)
-
-
-def _grown(world: World) -> World:
-    """Rows of the tables for the columns that were added."""
-    return _with_rows(
-        world, make_world(world.language, 1001, world.behaviour), world.logits.shape[1]
-    )
-
-
-def _with_rows(world: World, other: World, start: int) -> World:
-    """The policies' tables from a row on as another world has them."""
-
-    def joined(own: Tensor, new: Tensor) -> Tensor:
-        return torch.cat([own[:, :start], new[:, start:]], dim=1)
-
-    return replace(
-        world,
-        logits=joined(world.logits, other.logits),
-        ref_logits=joined(world.ref_logits, other.ref_logits),
-        old_logits=joined(world.old_logits, other.old_logits),
-        rollout_logits=joined(world.rollout_logits, other.rollout_logits),
+def _with_rows(world: World, start: int, seed: int) -> World:
+    """The policies' tables with other rows from one on: those of padding, or new ones."""
+    other = make_world(world.language, seed, world.behaviour)
+    return world.with_tables(
+        lambda name, own: torch.cat([own[:, :start], getattr(other, name)[:, start:]], dim=1)
     )
 
 

@@ -180,13 +180,9 @@ def _credit_fault(measured: Measured) -> str:
 def _of_regularisers(measured: Measured) -> Iterator[tuple[str, str]]:
     if measured.reference_in_value and not measured.reference_in_gradient:
         yield "kl-without-gradient", "changing the reference changes the loss, but not its gradient"
-    if measured.regularisers is None:
-        return
-    given = measured.regularisers.coefficients
-    undetached = _undetached(given)
-    if undetached:
+    if undetached := _undetached(measured.terms):
         yield "advantage-not-detached", undetached
-    for term, coefficient in given.items():
+    for term, coefficient in measured.terms.items():
         seen = f"coefficient {coefficient:.4g} of {term}"
         if term in ("k3", "exact forward") and coefficient > 0:
             yield "kl-forward", seen
@@ -253,14 +249,10 @@ def wanted_components(measured: Measured) -> dict[str, float]:
     divergences = [abs(given[name]) for name in _DIVERGENCES if name in given]
     if divergences:
         wanted["kl-reverse"] = -max(divergences)
-    elif "k1" in _terms(measured) and measured.reference_in_value:
+    elif "k1" in measured.terms and measured.reference_in_value:
         rows = measured.observed.rewards.shape[1]
-        wanted["kl-reverse"] = -abs(_terms(measured)["k1"]) * rows
+        wanted["kl-reverse"] = -abs(measured.terms["k1"]) * rows
     for name in ("entropy", "entropy-states"):
-        if name in given and name in {DIRECTION_OF.get(term) for term in _terms(measured)}:
+        if name in given and name in {DIRECTION_OF.get(term) for term in measured.terms}:
             wanted[name] = abs(given[name])
     return wanted
-
-
-def _terms(measured: Measured) -> dict[str, float]:
-    return dict(measured.regularisers.coefficients) if measured.regularisers else {}

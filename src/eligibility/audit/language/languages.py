@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import factorial, prod
@@ -185,6 +185,12 @@ class World:
         steps = _taken(self.drawn[:, language.positions], language.tokens)
         return steps.masked_fill(~rows, 0.0).sum(-1).exp()
 
+    def with_tables(self, change: Callable[[str, Tensor], Tensor]) -> World:
+        """The same with other logits, by the name of each policy's table and the table."""
+        names = ("logits", "ref_logits", "old_logits", "rollout_logits")
+        changed: dict[str, Any] = {name: change(name, getattr(self, name)) for name in names}
+        return replace(self, **changed)
+
     def negated(self) -> World:
         """The same with every reward of the other sign."""
         return replace(self, rewards=-self.rewards)
@@ -292,13 +298,18 @@ def example_batch(language: Language, seed: int = 0) -> TokenBatch:
     return make_world(language, seed, Behaviour()).example()
 
 
-def groups(language: Language, ordered: bool) -> list[tuple[tuple[int, ...], int]]:
-    """Every group of answers to one prompt, with the number of its orders that it stands for."""
-    answers = range(len(language.answers))
+def every_batch(language: Language, ordered: bool) -> list[tuple[tuple[int, ...], int]]:
+    """Every choice of answers for all rows, and how many orders within groups it stands for."""
+    answers, size = range(len(language.answers)), language.group_size
     if ordered:
-        return [(group, 1) for group in itertools.product(answers, repeat=language.group_size)]
-    unordered = itertools.combinations_with_replacement(answers, language.group_size)
-    return [(group, _orders(group)) for group in unordered]
+        groups = [(group, 1) for group in itertools.product(answers, repeat=size)]
+    else:
+        unordered = itertools.combinations_with_replacement(answers, size)
+        groups = [(group, _orders(group)) for group in unordered]
+    return [
+        (tuple(a for group, _ in batch for a in group), prod(orders for _, orders in batch))
+        for batch in itertools.product(groups, repeat=language.prompts)
+    ]
 
 
 def _orders(group: Sequence[int]) -> int:

@@ -99,10 +99,14 @@ class Measured:
         return self.reading is not None and (self.regularisers is not None or not self.regularised)
 
     @property
+    def terms(self) -> Mapping[str, float]:
+        """The coefficients of what no reward has a part in."""
+        return self.regularisers.coefficients if self.regularisers is not None else {}
+
+    @property
     def has_constant_baseline(self) -> bool:
         """Whether every token has a weight that is no divergence's, as there is no reference."""
-        terms = self.regularisers.coefficients if self.regularisers is not None else {}
-        return "k1" in terms and not self.reference_in_value
+        return "k1" in self.terms and not self.reference_in_value
 
 
 def measure(bound: BoundLoss, outcomes: Outcomes) -> Measured:

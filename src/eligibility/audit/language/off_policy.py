@@ -32,17 +32,8 @@ def tempered(observed: Observed) -> Observed:
     outcomes = observed.outcomes
     behaviour = outcomes.worlds[0].behaviour
     temperature = behaviour.temperature
-    worlds = tuple(
-        replace(
-            world,
-            logits=world.logits / temperature,
-            ref_logits=world.ref_logits / temperature,
-            old_logits=world.old_logits / temperature,
-            rollout_logits=world.rollout_logits / temperature,
-            behaviour=replace(behaviour, temperature=1.0),
-        )
-        for world in outcomes.worlds
-    )
+    scaled = (world.with_tables(lambda _, table: table / temperature) for world in outcomes.worlds)
+    worlds = tuple(replace(w, behaviour=replace(behaviour, temperature=1.0)) for w in scaled)
     return replace(
         observed,
         outcomes=replace(outcomes, worlds=worlds),

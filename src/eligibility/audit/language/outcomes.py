@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.language.behaviour import Behaviour
-from eligibility.audit.language.languages import Language, World, groups, make_world
+from eligibility.audit.language.languages import Language, World, every_batch, make_world
 from eligibility.errors import InvalidValueError
 
 # Each with its rewards and with their negatives; more of them add no equation that counts.
@@ -87,33 +87,29 @@ def plan(
     if 2 * every <= max_paths:
         return _outcomes(language, behaviour, every, max_paths, ordered=True)
     if 2 * unordered > max_paths:
-        raise InvalidValueError(
-            "the probe",
-            f"{2 * every} batches to run ({2 * unordered} without the order within groups)",
-            f"at most max_paths={max_paths}",
-            "pass a smaller length, vocabulary, group_size or number of prompts, or more max_paths",
-        )
-    if not symmetric(make_world(language, 0, behaviour)):
-        raise InvalidValueError(
-            "the probe",
-            f"{2 * every} batches to run, and a loss for which the order of a group's rows matters",
-            f"at most max_paths={max_paths}",
-            "pass a smaller length, vocabulary, group_size or number of prompts, or more max_paths",
-        )
-    return _outcomes(language, behaviour, unordered, max_paths, ordered=False)
+        why = f" ({2 * unordered} without the order within groups)"
+    elif symmetric(make_world(language, 0, behaviour)):
+        return _outcomes(language, behaviour, unordered, max_paths, ordered=False)
+    else:
+        why = ", and a loss for which the order of a group's rows matters"
+    raise InvalidValueError(
+        "the probe",
+        f"{2 * every} batches to run{why}",
+        f"at most max_paths={max_paths}",
+        "pass a smaller length, vocabulary, group_size or number of prompts, or more max_paths",
+    )
 
 
 def _outcomes(
     language: Language, behaviour: Behaviour, count: int, max_paths: int, ordered: bool
 ) -> Outcomes:
     pairs = min(_WORLDS, max_paths // (2 * count))
-    single = groups(language, ordered)
-    batches = list(itertools.product(single, repeat=language.prompts))
+    batches = every_batch(language, ordered)
     made = [make_world(language, seed, behaviour) for seed in range(pairs)]
     return Outcomes(
         language=language,
         worlds=tuple(itertools.chain(*((world, world.negated()) for world in made))),
-        chosen=torch.tensor([[a for group, _ in batch for a in group] for batch in batches]),
-        orders=torch.tensor([math.prod(n for _, n in batch) for batch in batches]).double(),
+        chosen=torch.tensor([chosen for chosen, _ in batches]),
+        orders=torch.tensor([orders for _, orders in batches]).double(),
         ordered=ordered,
     )

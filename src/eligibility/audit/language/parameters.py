@@ -41,13 +41,12 @@ class BoundLoss:
         credit = self.credit(batch)
         rows = batch.tokens.shape[0]
         size = self.micro_batch or rows
-        values = []
-        for start in range(0, rows, size):
-            part = slice(start, start + size)
-            inner = credit[part] if credit.shape[:1] == (rows,) else credit
-            values.append(self.value(batch.rows(part), inner) if size < rows
-                          else self.value(batch, credit))  # fmt: skip
-        return values[0] if len(values) == 1 else torch.stack(values).mean()
+        if size >= rows:
+            return self.value(batch, credit)
+        parts = [slice(start, start + size) for start in range(0, rows, size)]
+        by_row = credit.shape[:1] == (rows,)
+        values = [self.value(batch.rows(p), credit[p] if by_row else credit) for p in parts]
+        return torch.stack(values).mean()
 
     def credit(self, batch: TokenBatch) -> Tensor:
         """The advantages, of the whole batch."""

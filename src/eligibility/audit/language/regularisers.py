@@ -74,6 +74,7 @@ IN_REWARD: dict[str, Callable[[Sample], Array]] = {
     "k3 in the reward": lambda s: np.exp(-s.log_ratio_to_ref) - 1 + s.log_ratio_to_ref,
     "log-probability in the reward": _own_log_probs,
 }
+FROM_EACH_TOKEN = ", from each token on"  # of a term of a reward, not of the whole answer
 
 # The named direction that a term's expected gradient is; that of k1 in the loss is 0.
 DIRECTION_OF = {
@@ -84,9 +85,9 @@ DIRECTION_OF = {
     "exact entropy": "entropy-states",
     "log-probability": "entropy-states",
     "k1 in the reward": "kl-reverse",
-    "k1 in the reward, from each token on": "kl-reverse",
+    f"k1 in the reward{FROM_EACH_TOKEN}": "kl-reverse",
     "log-probability in the reward": "entropy",
-    "log-probability in the reward, from each token on": "entropy",
+    f"log-probability in the reward{FROM_EACH_TOKEN}": "entropy",
 }
 
 
@@ -161,7 +162,7 @@ def _columns(sample: Sample, reading: Reading | None, divisor: str) -> dict[str,
     for name, values in IN_REWARD.items():
         added = kept * values(sample)
         whole = _credited(sample, reading, added.sum(-1))
-        columns[f"{name}, from each token on"] = (
+        columns[name + FROM_EACH_TOKEN] = (
             -law * sample.scores * later(added, reading.decay if reading else 1.0)[..., None]
         )
         columns[name] = -law * sample.scores * whole[..., None, None]

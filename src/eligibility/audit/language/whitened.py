@@ -16,7 +16,13 @@ import numpy as np
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.language.laws import DIVISORS
 from eligibility.audit.language.reading import Reading, project
-from eligibility.audit.language.regularisers import IN_REWARD, Regularisers, later, state_values
+from eligibility.audit.language.regularisers import (
+    FROM_EACH_TOKEN,
+    IN_REWARD,
+    Regularisers,
+    later,
+    state_values,
+)
 from eligibility.audit.language.sample import Sample
 from eligibility.audit.sections import refined
 
@@ -82,7 +88,7 @@ def _fitted(
     reading = Reading(
         {"own": size, mean: -size}, divisor, scale, epsilon, decay=decay, residual=missing
     )
-    name = f"{form.term}, from each token on" if form.by_token else form.term
+    name = form.term + FROM_EACH_TOKEN if form.by_token else form.term
     kept = {name: -size * float(solved[0])} if abs(solved[0]) > _ROUNDING * exact else {}
     baseline = ("value" if decay == 1.0 else "gae") if form.baseline else ""
     return reading, Regularisers(kept, divisor, missing, baseline)

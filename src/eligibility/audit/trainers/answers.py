@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from functools import cache
 
-from eligibility.audit.language.languages import Language, groups
+from eligibility.audit.language.languages import Language, every_batch
 from eligibility.audit.trainers.tiny import (
     END,
     GROUP,
@@ -41,11 +40,7 @@ def outcomes(
     ordered: bool, prompts: int = len(PROMPTS), group: int = GROUP, length: int = LENGTH
 ) -> list[tuple[Tokens, int]]:
     """Every choice of answers for all rows, and how many orders within groups it stands for."""
-    listed = groups(_language(length, prompts, group), ordered)
-    return [
-        (tuple(a for chosen, _ in choice for a in chosen), math.prod(n for _, n in choice))
-        for choice in itertools.product(listed, repeat=prompts)
-    ]
+    return every_batch(_language(length, prompts, group), ordered)
 
 
 def longest(prompts: int, group: int) -> int:
