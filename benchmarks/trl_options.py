@@ -25,7 +25,7 @@ import torch
 
 from eligibility.audit.job import Program
 from eligibility.audit.trainers import worker
-from eligibility.audit.trainers.record import Record, read_record
+from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.verdict import report_of
 from eligibility.sandbox import guard_here
 
@@ -139,7 +139,7 @@ def record_of(text: str, arguments: tuple[str, ...], pairs: int) -> Record:
         with os.fdopen(reading, encoding="utf-8") as pipe:
             line = pipe.read()
         os.waitpid(child, 0)
-    return read_record(line)
+    return record_from(json.loads(line))
 
 
 def _run(script: Path, arguments: tuple[str, ...], pairs: int, writing: int) -> None:

@@ -10,9 +10,6 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 
-# The sampler's settings by the name of the behaviour; generic ones, which change some states.
-BEHAVIOURS = ("policy", "old", "rollout", "top-k", "top-p", "min-p", "repetition-penalty")
-
 
 @dataclass(frozen=True)
 class Behaviour:
@@ -52,7 +49,7 @@ def behaviour_named(name: str, temperature: float, vocabulary: int) -> Behaviour
         raise InvalidValueError(
             "`temperature`", f"{temperature}", "a positive number", "omit it to use 1.0"
         )
-    settings = {
+    settings = {  # of the sampler; generic ones, which change some states
         "policy": {},
         "old": {"source": "old"},
         "rollout": {"source": "rollout"},
@@ -63,7 +60,7 @@ def behaviour_named(name: str, temperature: float, vocabulary: int) -> Behaviour
     }
     if name not in settings:
         raise InvalidValueError(
-            "`behaviour`", repr(name), f"one of {', '.join(BEHAVIOURS)}", "pass one of these names"
+            "`behaviour`", repr(name), f"one of {', '.join(settings)}", "pass one of these names"
         )
     return Behaviour(temperature=temperature, **settings[name])  # type: ignore[arg-type]  # of several types
 

@@ -176,13 +176,14 @@ class Observed:
 def observe(loss: TokenLoss, outcomes: Outcomes) -> Observed:
     """Run a loss on every outcome of every world."""
     measured = torch.stack([ascents(loss, world, outcomes.chosen) for world in outcomes.worlds])
-    for world, found in zip(outcomes.worlds, measured, strict=True):
-        found[outcomes.probabilities(world) == 0] = 0.0  # a sampler that cuts off draws it never
     return observed_of(outcomes, measured)
 
 
 def observed_of(outcomes: Outcomes, measured: Tensor) -> Observed:
-    """[worlds, O, B, W, V] the negative gradients of every outcome, and what they belong to."""
+    """[worlds, O, B, W, V] the negative gradients of every outcome, and what they belong to.
+
+    Where a sampler that cuts tokens off never draws an outcome, its gradient says nothing.
+    """
     language, worlds, chosen = outcomes.language, outcomes.worlds, outcomes.chosen
     prompt = torch.arange(language.prompts).repeat_interleave(language.group_size)
     repeated = chosen.repeat(len(worlds), 1)
@@ -197,13 +198,14 @@ def observed_of(outcomes: Outcomes, measured: Tensor) -> Observed:
         ]
         return np.asarray(torch.cat(tables).numpy())
 
-    drawn = at_positions("drawn")
+    probability = torch.stack([outcomes.probabilities(world) for world in worlds])
+    never = (probability == 0.0)[..., None, None, None]
     return Observed(
         outcomes=outcomes,
         chosen=repeated.numpy(),
         world=np.repeat(np.arange(len(worlds)), len(chosen)),
-        probability=torch.cat([outcomes.probabilities(world) for world in worlds]).numpy(),
-        ascent=measured.flatten(0, 1).numpy(),
+        probability=probability.flatten().numpy(),
+        ascent=measured.masked_fill(never, 0.0).flatten(0, 1).numpy(),
         width=widest.numpy(),
         tokens=tokens.numpy(),
         mask=(torch.arange(language.width) < lengths[..., None]).numpy(),
@@ -212,7 +214,7 @@ def observed_of(outcomes: Outcomes, measured: Tensor) -> Observed:
         position=position.numpy(),
         logits=at_positions("logits"),
         ref_logits=at_positions("ref_logits"),
-        drawn=_of_tokens(drawn, tokens.numpy()),
+        drawn=_of_tokens(at_positions("drawn"), tokens.numpy()),
         rewards=torch.cat([world.rewards[prompt, chosen] for world in worlds]).numpy(),
     )
 

@@ -186,12 +186,10 @@ def scalar(result: Any) -> Tensor:
     if isinstance(value, tuple | list) and value:
         value = value[0]
     if not isinstance(value, Tensor) or value.numel() != 1:
-        shape = f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else (
-            type(value).__name__
-        )  # fmt: skip
+        is_tensor = isinstance(value, Tensor)
         raise InvalidTypeError(
             "the result of `loss`",
-            shape,
+            f"a tensor of shape {list(value.shape)}" if is_tensor else type(value).__name__,
             "a scalar tensor, or a tuple (loss, metrics)",
             "return the mean or the sum over the batch",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,11 +91,10 @@ class Sample:
         """The sample of some of the batches."""
         kept: dict[str, Any] = {
             field.name: value[index]
-            if isinstance(value := getattr(self, field.name), np.ndarray) and field.name != "groups"
-            else value
             for field in fields(self)
-        }  # fmt: skip
-        return Sample(**kept)
+            if isinstance(value := getattr(self, field.name), np.ndarray) and field.name != "groups"
+        }
+        return replace(self, **kept)
 
 
 def sample_of(

@@ -54,6 +54,8 @@ class Branches:
         grouping: Whether only the grouping of the answers is wanted.
     """
 
+    generate: Callable[..., Any]  # transformers' own
+
     def __init__(
         self,
         record: Record,
@@ -66,7 +68,6 @@ class Branches:
         self.branch: Branch | None = None
         self.draws = Draws(PATTERN, LENGTH)
         self.scores = Scores(self._reward, self._given)
-        self.generate: Callable[..., Any] | None = None  # transformers' own
         self.models = Models()
         self._latest: Any = None  # the model that ran last
         self._sampling: Any = None

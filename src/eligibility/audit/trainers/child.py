@@ -11,7 +11,7 @@ from pathlib import Path
 from eligibility.audit.job import Program, encoded
 from eligibility.audit.running.forkserver import start_worker
 from eligibility.audit.running.preloading import LANGUAGE_LIBRARIES, TRAINER_LIBRARIES
-from eligibility.audit.trainers.record import Record, read_record
+from eligibility.audit.trainers.record import Record, record_from
 from eligibility.sandbox import guard_here
 
 _MODULE = "eligibility.audit.trainers.worker"
@@ -49,4 +49,4 @@ def train_once(
                 last = line
         if not last.startswith("{"):
             return Record("error", "the program's process ended early")
-        return read_record(last)
+        return record_from(json.loads(last))

@@ -35,13 +35,10 @@ class Rows:
         self._head = head.weight
         whole = next(m for m in model.modules() if getattr(m, "lm_head", None) is head)
         whole.register_forward_hook(self._after_head)
-        self._backbone = model.base_model
-        while (
-            hasattr(self._backbone, "base_model")
-            and self._backbone.base_model is not self._backbone
-        ):
-            self._backbone = self._backbone.base_model
-        self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
+        backbone = model.base_model
+        while getattr(backbone, "base_model", backbone) is not backbone:
+            backbone = backbone.base_model
+        backbone.register_forward_hook(self._after_forward, with_kwargs=True)
         self.outcome = Placing([])
         self.scored: set[int] = set()  # rows of the outcome that the last step has scored
         self.logits: AtStates = {}  # with which the last step has scored them

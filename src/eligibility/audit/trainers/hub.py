@@ -152,22 +152,18 @@ class Hub:
     def install(self) -> None:
         """Put them in place; the process is the audited program's own."""
         transformers: Any = importlib.import_module("transformers")
-        note = self._record.note
-        note(
+        self._record.note(
             "the probe replaces models, tokenizers and data sets that are loaded by name; nothing "
             "is downloaded"
         )
 
         def load(cls: Any, *args: Any, **options: Any) -> Any:
-            if any(word in cls.__name__ for word in _VISION):
+            sees = any(word in cls.__name__ for word in _VISION)
+            if sees or _has_encoder(cls):
+                lacks = "probe has no images or sound" if sees else "probe's model has no encoder"
                 raise Refused(
-                    f"the program loads {cls.__name__}, and the probe has no images or sound; "
-                    "audit its loss with audit_token_loss"
-                )
-            if _has_encoder(cls):
-                raise Refused(
-                    f"the program loads {cls.__name__}, and the probe's model has no encoder; "
-                    "audit its loss with audit_token_loss"
+                    f"the program loads {cls.__name__}, and the {lacks}; audit its loss with "
+                    "audit_token_loss"
                 )
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
                 return self.reward_model()

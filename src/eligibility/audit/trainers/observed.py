@@ -41,10 +41,6 @@ def observed_from(record: Record, temperature: float, again: bool = False) -> Ob
     gradients = torch.tensor(measured, dtype=torch.float64)
     ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, record.length, VOCABULARY)
     observed = observed_of(run, ascent)
-    never = torch.as_tensor(observed.probability == 0.0)
-    if never.any():  # as where `top_p` cuts a token off: what it would do there says nothing
-        flat = ascent.reshape(-1, *ascent.shape[2:]).masked_fill(never[:, None, None, None], 0.0)
-        observed = observed_of(run, flat.reshape(ascent.shape))
     if any(record.left_out):  # a part of the sampling, which goes on, and not of the training
         drawn = np.where(record.left_out, 0.0, observed.probability)
         observed = replace(observed, probability=drawn)

@@ -100,9 +100,7 @@ class LoopRecorder(Recorder):
         """Pass, row and column of all the logits that move a tensor."""
         slopes: Slopes = ()
         with suppress(RuntimeError):  # its graph may be freed
-            slopes = torch.autograd.grad(
-                tensor, self._logits, _generic(tensor), retain_graph=True, allow_unused=True
-            )
+            slopes = _slopes(tensor, self._logits, _generic(tensor))
         return [
             (number, row, column)
             for number, slope in enumerate(slopes)
@@ -139,7 +137,7 @@ def _temperature(scaled: Tensor, logits: list[Tensor]) -> float | None:
     """What logits were divided by before a softmax of ``scaled``; None: they are not in it."""
     if not scaled.requires_grad:
         return None
-    slopes = torch.autograd.grad(scaled.sum(), logits, retain_graph=True, allow_unused=True)
+    slopes = _slopes(scaled.sum(), logits)
     moved = [slope[slope != 0] for slope in slopes if slope is not None and slope.any()]
     alike = bool(moved) and all(float(each.std(correction=0)) == 0.0 for each in moved)
     return 1.0 / float(moved[-1][0]) if alike and moved[-1][0] > 0 else None
@@ -252,25 +250,22 @@ def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
         moving = [slope for slope in first if slope is not None and slope.requires_grad]
         if not moving:
             return 0.0
-        weighed = sum((_generic(slope) * slope).sum() for slope in moving)
-        assert isinstance(weighed, Tensor)
+        weighed = torch.stack([(_generic(slope) * slope).sum() for slope in moving]).sum()
         at_logits = _slopes(weighed, logits)
         pairs = [(z, s) for z, s in zip(logits, at_logits, strict=True) if s is not None]
         whole = _slopes(weighed, parameters)
         through: Slopes = [None] * len(parameters)
         if pairs:
             outputs, given = zip(*pairs, strict=True)
-            through = torch.autograd.grad(
-                outputs, parameters, given, retain_graph=True, allow_unused=True
-            )
+            through = _slopes(outputs, parameters, given)
         size = flat(whole, parameters).norm()
         beside = (flat(whole, parameters) - flat(through, parameters)).norm()
         return float(beside / size) if size else 0.0
     return 0.0
 
 
-def _slopes(value: Tensor, by: Sequence[Tensor]) -> Slopes:
-    return torch.autograd.grad(value, by, retain_graph=True, allow_unused=True)
+def _slopes(of: Any, by: Sequence[Tensor], given: Any = None) -> Slopes:
+    return torch.autograd.grad(of, by, given, retain_graph=True, allow_unused=True)
 
 
 def _generic(like: Tensor) -> Tensor:

@@ -157,11 +157,6 @@ class Record:
         return json.dumps(asdict(self))
 
 
-def read_record(line: str) -> Record:
-    """The record in a line of JSON."""
-    return record_from(json.loads(line))
-
-
 def record_from(data: dict[str, Any]) -> Record:
     """The record of the fields in a dictionary."""
     for name in ("policies", "later"):

@@ -104,6 +104,10 @@ def _watch(node: ast.AST) -> None:
         node.decorator_list.append(ast.copy_location(ast.Name(WATCHED, ast.Load()), node))
 
 
+def _call(name: str, given: list[ast.expr], at: ast.AST) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), given, []), at)
+
+
 def _let_assign(node: ast.Assign | ast.AugAssign | ast.Call, file: str) -> None:
     match node:
         case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
@@ -111,7 +115,7 @@ def _let_assign(node: ast.Assign | ast.AugAssign | ast.Call, file: str) -> None:
         case ast.Call(func=ast.Attribute(value=target), args=[value]):
             pass
     about = [ast.Constant(said) for said in (ast.unparse(target), file, node.lineno)]
-    called = ast.copy_location(ast.Call(ast.Name(ASSIGNED, ast.Load()), [value, *about], []), value)
+    called = _call(ASSIGNED, [value, *about], value)
     if isinstance(node, ast.Call):
         node.args = [called]
     else:
@@ -120,20 +124,16 @@ def _let_assign(node: ast.Assign | ast.AugAssign | ast.Call, file: str) -> None:
 
 def _let_for_end(node: ast.AST) -> None:
     if isinstance(node, ast.For):
-        called = ast.Call(ast.Name(STEPS, ast.Load()), [node.iter], [])
-        node.iter = ast.copy_location(called, node.iter)
+        node.iter = _call(STEPS, [node.iter], node.iter)
 
 
 def _let_while_end(node: ast.AST) -> list[ast.AST]:
     if not isinstance(node, ast.While):
         return [node]
-
-    def call(name: str) -> ast.expr:
-        called = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(str(id(node)))], [])
-        return ast.copy_location(called, node)
-
-    node.test = ast.copy_location(ast.BoolOp(ast.And(), [call(GOES_ON), node.test]), node.test)
-    return [ast.copy_location(ast.Expr(call(BEGINS)), node), node]
+    loop: list[ast.expr] = [ast.Constant(str(id(node)))]
+    both = [_call(GOES_ON, loop, node), node.test]
+    node.test = ast.copy_location(ast.BoolOp(ast.And(), both), node.test)
+    return [ast.copy_location(ast.Expr(_call(BEGINS, loop, node)), node), node]
 
 
 def made_of_answers(tree: ast.Module) -> list[ast.Assign | ast.AugAssign | ast.Call]:

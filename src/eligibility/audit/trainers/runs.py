@@ -128,7 +128,6 @@ class Runs(Branches):
         prompts = [without_padding(row) for row in ids.tolist()]
         chosen = self.draws.next_rows(prompts)
         if self._many is not None:
-            assert self.generate is not None
             self._many.add_to(model)
             self._busy = True
             self._many.drawn_by(self.generate, model, prompts[0], given)
@@ -162,7 +161,6 @@ class Runs(Branches):
         self._busy = False
 
     def _one_token(self, model: Any, tokens: Tokens, options: dict[str, Any]) -> list[float]:
-        assert self.generate is not None
         return one_token_probabilities(self.generate, model, tokens, options)
 
     def _drawn(self, probs: Tensor, result: Tensor) -> Tensor:

@@ -30,22 +30,24 @@ OWN_LOOP = (
 _MIXED = (1, 3, 2, 0)  # an outcome in which no two answers are alike
 _SAME = 1e-5  # gradients in single precision differ by less
 PAIRS = 2
+_BETWEEN = ("eligibility", "torch", "accelerate")  # packages between a step and who asked for it
 
 
 class Sampler:
     """Gives the answers of the next outcome at every call, and reads the gradient of each step."""
 
+    generate: Callable[..., Any]  # transformers' own
+    _rows: Rows  # both from the first call on
+    _states: StateWeights
+
     def __init__(self, record: Record, announce: Callable[[int, int], None], pairs: int) -> None:
         self.record, self._announce, self._pairs = record, announce, pairs
-        self.generate: Callable[..., Any] | None = None  # transformers' own
         self.reference: Any = None
         self.rewards: Callable[[int, Tokens], float] = lambda prompt, answer: 0.0
         self.world = 0
         self._plan: Iterator[tuple[int, Tokens]] = iter(())
         self._total = 0
         self._prompts: list[Tokens] = []
-        self._rows: Rows | None = None
-        self._states: StateWeights | None = None
         self._options: dict[str, Any] = {}
         self._pass = Pass()
         self._again = False  # whether the answers are those that have been trained on before
@@ -68,7 +70,6 @@ class Sampler:
         world, chosen = task
         if world != self.world or not self.record.policies:
             self._enter(world, model)
-        assert self._rows is not None
         given = [answers()[a] for a in chosen]
         self._rows.forget()
         self._rows.expect_rows([(self._prompts[i // GROUP], a) for i, a in enumerate(given)])
@@ -82,16 +83,15 @@ class Sampler:
 
     def _begin(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> None:
         """At the first call the model, the prompts and the way of sampling are known."""
-        seen = list(dict.fromkeys(rows))
-        self._prompts = sorted(seen, key=len)
-        if len(seen) != len(PROMPTS):
+        prompts = sorted(dict.fromkeys(rows), key=len)
+        if len(prompts) != len(PROMPTS):
             raise Refused(
-                f"the program samples answers to {len(seen)} prompts at a time, and the probe "
+                f"the program samples answers to {len(prompts)} prompts at a time, and the probe "
                 f"has {len(PROMPTS)}"
             )
-        self._options = options
+        self._prompts, self._options = prompts, options
         self._rows = Rows(model)
-        self._states = StateWeights(model, self._prompts)
+        self._states = StateWeights(model, prompts)
         self.record.parameters = self._states.parameters
         self._plan = self._tasks()
 
@@ -115,12 +115,10 @@ class Sampler:
     def _enter(self, world: int, model: Any) -> None:
         """The next policy, or the same with the rewards of the other sign."""
         self.world = world
-        assert self._states is not None
         if world % 2 == 0:
             if isinstance(self.reference, torch.nn.Module):
                 StateWeights(self.reference, self._prompts).fit(seed=world + 1)
             self._states.fit(seed=world, drift=self.record.drift)
-        assert self.generate is not None
         if not self.record.policies:
             many = ManyTokens()
             many.add_to(model)
@@ -144,9 +142,8 @@ class Sampler:
         """
         if not self.record.trainer and in_user_loop():
             raise Refused(OWN_LOOP)
-        if self._states is None or not self.record.policies:
+        if not self.record.policies:
             return
-        assert self._rows is not None
         table, prompts = self._rows.collected()
         self._pass.add(table, self._states.gradient(), self._rows.scored, prompts)
         for group in optimizer.param_groups:
@@ -160,7 +157,7 @@ class Sampler:
 
     def close_outcome(self) -> None:
         """What the steps on the answers that were given last leave, and the first policy again."""
-        if self._states is None:
+        if not self._prompts:
             return
         if self._pass.steps:
             self._keep(self.record.gradients_again if self._again else self.record.gradients)
@@ -171,8 +168,6 @@ class Sampler:
 
     def _keep(self, gradients: Any) -> None:
         """Add the mean gradient of the steps so far."""
-        assert self._rows is not None
-        assert self._states is not None
         record, (table, gradient) = self.record, self._pass.mean()
         given = [answer for _, answer in self._rows.outcome.rows]
         table, leak = self._states.as_trained(gradient, table, given)
@@ -186,13 +181,9 @@ class Sampler:
 def in_user_loop() -> bool:
     """Whether the user's own code, and no trainer, has called the optimizer."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _of_package(frame.f_globals.get("__name__", "")):
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         frame = frame.f_back
     return frame is not None and is_user_file(frame.f_code.co_filename)
-
-
-def _of_package(module: str) -> bool:
-    return module.partition(".")[0] in ("eligibility", "torch", "accelerate")
 
 
 def with_likeliest(model: Any, ids: Tensor) -> Tensor:

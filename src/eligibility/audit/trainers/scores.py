@@ -154,10 +154,8 @@ class Scores:
 
     def of_tensor(self, data: Any, result: Tensor) -> Tensor:
         """A tensor that the program makes of numbers."""
-        listed, last = self._given()
         flat = _flat(data)
-        rows = next((rows for rows in (last, listed) if flat and len(rows) == len(flat)), None)
-        if rows is None or flat is None:
+        if flat is None or not (rows := self._rows(len(flat))):
             return result
         place = (TENSOR, *user_place())
         self._note(place, flat)
@@ -168,11 +166,10 @@ class Scores:
 
     def of_item(self, tensor: Tensor, index: Any, value: Any) -> None:
         """A number that the program puts into a tensor with a place for each answer."""
-        listed, last = self._given()
         row = index[0] if isinstance(index, tuple) and index else index
-        rows = next((rows for rows in (last, listed) if len(rows) == tensor.numel()), None)
+        rows = self._rows(tensor.numel())
         plain = isinstance(row, int) and isinstance(value, numbers.Real)
-        if rows is None or not plain or not -len(rows) <= row < len(rows):
+        if not plain or not -len(rows) <= row < len(rows):
             return
         place = (ITEM, *user_place())
         self._note(place, [float(value)])
@@ -188,10 +185,9 @@ class Scores:
             return value
         place = (NAME, file, line)
         before = self.said.setdefault(place, [])
-        listed, last = self._given()
-        rows = next((rows for rows in (last, listed) if len(rows) == len(known[0])), [])
+        rows = self._rows(len(known[0]))
         if len(known[0]) == 1:  # one answer after the other, in the order in which they were drawn
-            rows = listed[len(before) : len(before) + 1]
+            rows = self._given()[0][len(before) : len(before) + 1]
         before += [(number, "") for number in known[0]]
         if not rows:
             return value
@@ -218,6 +214,11 @@ class Scores:
             return source.doubtful, source.whole, elsewhere, self.order.get(source.place, 0)
 
         return sorted(self.found.values(), key=rank)
+
+    def _rows(self, count: int) -> list[Tokens]:
+        """The answers that so many numbers are of: those of the last call, or all; or none."""
+        listed, last = self._given()
+        return next((rows for rows in (last, listed) if len(rows) == count), [])
 
     def _note(self, place: Place, values: Sequence[float]) -> None:
         whole = all(float(value).is_integer() for value in values) and place[0] == TENSOR

@@ -35,18 +35,11 @@ def reason_of(script: Path) -> str:
     if asked:
         return asked
     if _IMAGES.search(text):
-        return (
-            "the program trains on images, and the probe has none; audit its loss with "
-            "audit_token_loss"
-        )
-    if "vllm" in roots:
-        return (
-            "the program calls vLLM directly, which the probe cannot replace; audit its "
-            "loss with audit_token_loss"
-        )
-    if remote := sorted(roots & _REMOTE):
-        return (
-            f"the program gets its rewards from a service ({remote[0]}), and the audit has no "
-            "network; audit its loss with audit_token_loss"
-        )
-    return ""
+        what = "trains on images, and the probe has none"
+    elif "vllm" in roots:
+        what = "calls vLLM directly, which the probe cannot replace"
+    elif remote := sorted(roots & _REMOTE):
+        what = f"gets its rewards from a service ({remote[0]}), and the audit has no network"
+    else:
+        return ""
+    return f"the program {what}; audit its loss with audit_token_loss"

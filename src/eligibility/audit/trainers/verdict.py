@@ -6,7 +6,6 @@ import ast
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -26,7 +25,6 @@ from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
 
-_Row = TypeVar("_Row")
 _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
@@ -243,12 +241,8 @@ def _split(record: Record, parts: int) -> Record:
     """
 
     def repeated(policy: Policies) -> Policies:
-        return Policies(
-            logits=_each(policy.logits, parts),
-            reference=_each(policy.reference, parts),
-            drawn=_each(policy.drawn, parts),
-            rewards=_each(policy.rewards, parts),
-        )
+        tables = vars(policy).items()
+        return Policies(**{name: [r for r in rows for _ in range(parts)] for name, rows in tables})
 
     return replace(
         record,
@@ -257,10 +251,6 @@ def _split(record: Record, parts: int) -> Record:
         policies=[repeated(policy) for policy in record.policies],
         later=[repeated(policy) for policy in record.later],
     )
-
-
-def _each(rows: list[_Row], times: int) -> list[_Row]:
-    return [row for row in rows for _ in range(times)]
 
 
 def _measured_at(record: Record, temperature: float, again: bool = False) -> Measured:
@@ -300,7 +290,7 @@ def _observed(record: Record, temperature: float, again: bool = False) -> Observ
 
 def _described(record: Record) -> tuple[str, ...]:
     times = ", each twice" if record.drift else ""
-    steps = f"{times}" if record.steps == 1 else f"{times}, {record.steps} steps on each"
+    steps = times if record.steps == 1 else f"{times}, {record.steps} steps on each"
     count, stopped, dropped = len(record.made), len(record.stopped), []
     idle = record.made.count(0) - stopped
     skipping = sum(record.left_out) - record.made.count(0)
