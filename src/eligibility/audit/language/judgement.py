@@ -13,6 +13,7 @@ from eligibility.audit.language.conventions import convention_of_term, conventio
 from eligibility.audit.language.formula import rule_of
 from eligibility.audit.language.laws import RATIOS
 from eligibility.audit.language.measured import TOLERANCE, Measured
+from eligibility.audit.language.measurement import share
 from eligibility.audit.language.places import place_of, ratio_of_one
 from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
 from eligibility.audit.language.recording import NOWHERE, Place
@@ -66,8 +67,8 @@ def _seen(measured: Measured) -> Iterator[tuple[str, str]]:
     """Each fault that was seen, with what was measured."""
     broken = int((~measured.observed.finite).sum())
     if broken:
-        share = f"{broken} of {len(measured.observed.finite)} batches"
-        yield "non-finite-gradient", f"NaN or infinite in {share}"
+        batches = len(measured.observed.finite)
+        yield "non-finite-gradient", f"NaN or infinite in {broken} of {batches} batches"
     if not np.nan_to_num(measured.observed.ascent).any():
         yield "no-gradient", "the gradient is 0 in every batch, up to rounding"
         return
@@ -83,16 +84,10 @@ def _seen(measured: Measured) -> Iterator[tuple[str, str]]:
             "prompt-scored",
             f"{measured.prompts:.1%} of a batch's gradient falls on the prompts' logits",
         )
-    if not np.linalg.norm(measured.sample.ascent) or not _rewards_matter(measured):
+    odd, whole = map(np.nan_to_num, (measured.observed.odd, measured.observed.ascent))
+    if not measured.sample.ascent.any() or share(odd, whole) <= TOLERANCE:
         yield "returns-unused", "no weight changes with any reward"
     yield from _of_regularisers(measured)
-
-
-def _rewards_matter(measured: Measured) -> bool:
-    odd = np.nan_to_num(measured.observed.odd)
-    return bool(
-        np.linalg.norm(odd) > TOLERANCE * np.linalg.norm(np.nan_to_num(measured.observed.ascent))
-    )
 
 
 def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from eligibility.audit.language.measurement import (
     ascents,
     observe,
     prompt_share,
+    share,
     true_directions,
 )
 from eligibility.audit.language.off_policy import on_policy, tempered, weighed
@@ -144,7 +145,7 @@ def measured_of(
         micro_batch: Rows of a micro-batch; None: there is one.
         plain: The measurement of the same answers, drawn from the scored policy; None: unknown.
     """
-    named = _wanted(observed, observed.outcomes)
+    named = _wanted(observed)
     read = plain and _read_off_policy(observed, plain, micro_batch)
     found = read or _read(observed, micro_batch)
     other_part = observed.expected(np.nan_to_num(_without_baseline(found, observed, micro_batch)))
@@ -167,7 +168,7 @@ def measured_of(
         reading=found.reading,
         regularisers=found.regularisers,
         regularised=found.regularised,
-        padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
+        padded=share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
         sample=sample_of(observed, observed.ascent, micro_batch),
     )
 
@@ -259,13 +260,13 @@ def _typical(observed: Observed) -> float:
     return float(np.sqrt((weights[:, None, None, None] * finite**2).sum()))
 
 
-def _wanted(observed: Observed, outcomes: Outcomes) -> dict[str, Array]:
+def _wanted(observed: Observed) -> dict[str, Array]:
     """The named directions of the policy that is meant: at the temperature of the draw, or at 1."""
-    named = true_directions(outcomes)
-    temperature = outcomes.worlds[0].behaviour.temperature
+    named = true_directions(observed.outcomes)
+    temperature = observed.outcomes.worlds[0].behaviour.temperature
     if temperature == 1.0:
         return named
-    drawn = true_directions(outcomes, temperature)
+    drawn = true_directions(observed.outcomes, temperature)
     expected = observed.expected(np.nan_to_num(observed.odd))
     size = _typical(observed)
     plain = against(expected, named["reward"], size)[1]
@@ -306,22 +307,18 @@ def _first(reader: Callable[[float], _Found | None]) -> _Found | None:
     return reader(EXACT) or reader(EXACT_IN_SINGLE)
 
 
-def _share(part: Array, whole: Array) -> float:
-    size = float(np.linalg.norm(whole))
-    return float(np.linalg.norm(part)) / size if size else 0.0
-
-
 def _reference(bound: BoundLoss, world: World, chosen: Tensor) -> tuple[bool, bool]:
     """Whether another reference changes the loss, and whether it changes the gradient."""
     some = chosen[:: max(len(chosen) // 4, 1)][:4]
     generator = torch.Generator().manual_seed(9)
     noise = torch.randn(world.ref_logits.shape, generator=generator, dtype=torch.float64)
     moved = replace(world, ref_logits=world.ref_logits + 0.3 * noise)
-    values = [[float(bound(w.batch(outcome)).detach()) for outcome in some] for w in (world, moved)]
+    values = np.nan_to_num(
+        [[float(bound(w.batch(o)).detach()) for o in some] for w in (world, moved)]
+    )
     gradients = [np.nan_to_num(ascents(bound, w, some).numpy()) for w in (world, moved)]
-    change = np.abs(np.nan_to_num(values[0]) - np.nan_to_num(values[1])).max()
-    in_value = bool(change > TOLERANCE * np.abs(np.nan_to_num(values[0])).max())
-    return in_value, _share(gradients[0] - gradients[1], gradients[0]) > TOLERANCE
+    in_value = bool(np.abs(values[0] - values[1]).max() > TOLERANCE * np.abs(values[0]).max())
+    return in_value, share(gradients[0] - gradients[1], gradients[0]) > TOLERANCE
 
 
 def _credit_in_answer(bound: BoundLoss, world: World) -> Array:

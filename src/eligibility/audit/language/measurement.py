@@ -38,8 +38,13 @@ def prompt_share(loss: TokenLoss, world: World, outcome: Tensor) -> float:
     """The share of a batch's gradient that lies at the logits of its prompts' positions."""
     leaf, batches = world.batches(outcome[None])
     found = np.nan_to_num(ascents_at(loss, leaf, batches).numpy())
-    size = float(np.linalg.norm(found))
-    return float(np.linalg.norm(found[:, :, batches[0].tokens.shape[1] :])) / size if size else 0.0
+    return share(found[:, :, batches[0].tokens.shape[1] :], found)
+
+
+def share(part: Array, whole: Array) -> float:
+    """‖part‖ / ‖whole‖; 0 if the whole is 0."""
+    size = float(np.linalg.norm(whole))
+    return float(np.linalg.norm(part)) / size if size else 0.0
 
 
 def ascents_at(loss: TokenLoss, leaf: Tensor, batches: Sequence[TokenBatch]) -> Tensor:

@@ -242,13 +242,11 @@ class Loop(RewardChoice):
         record = self._record
         if found.get("error"):
             record.stopped.append(found["error"])
-        zeros = self._no_gradient()
         record.made.append((found.get("made") or [0])[0])
-        table = torch.tensor(found.get("table") or zeros, dtype=torch.float64)
-        record.gradients.append((table * record.made[-1]).tolist())
+        record.gradients.append((self._table(found) * record.made[-1]).tolist())
         record.overwritten = record.overwritten or found.get("overwritten") or []
         if record.drift:
-            record.gradients_again.append(found.get("table_again") or zeros)
+            record.gradients_again.append(self._table(found, "table_again").tolist())
         record.leak = max(record.leak, found.get("leak", 0.0))
         record.prompt_share = max(record.prompt_share, found.get("prompt_share", 0.0))
         for prompt, state, share in found.get("probabilities", ()):
@@ -320,7 +318,7 @@ class Loop(RewardChoice):
                 self._moved = float(seed)
             found = self._go_on(self._spoken())
             values.append(found.get("value", 0.0))
-            tables.append(torch.tensor(found.get("table") or self._no_gradient()))
+            tables.append(self._table(found))
         self._record.reference_moves = not alike(*tables)
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0

@@ -40,9 +40,13 @@ class RewardChoice(Runs):
         return Draws(plan, length or self._record.length, bounded=True)
 
     def _gradient(self, plan: Tokens, length: int = 0) -> torch.Tensor:
-        """[B, W, V] of a plan; 0 where the program makes no step."""
-        found = self._go_on(self._in_program(plan), length)
-        return torch.tensor(found.get("table") or self._no_gradient())
+        """[B, W, V] of a plan."""
+        return self._table(self._go_on(self._in_program(plan), length))
+
+    def _table(self, found: dict[str, Any], name: str = "table") -> torch.Tensor:
+        """[B, W, V] the gradients that a branch has found; 0 where the program makes no step."""
+        none = torch.zeros(self._record.rows, self._record.length, VOCABULARY)
+        return torch.tensor(found.get(name) or none.tolist())
 
     def _known(self, found: dict[str, Any]) -> list[Source]:
         """What may be the rewards, as a branch has found."""
@@ -157,11 +161,7 @@ class RewardChoice(Runs):
     def _with_sign(self, sign: float, plan: Tokens = ()) -> torch.Tensor:
         """The gradient of a plan, in the program's order, with the rewards times ``sign``."""
         self._sign = sign
-        found = self._go_on(plan or self._spoken())
-        return torch.tensor(found.get("table") or self._no_gradient()).nan_to_num()
-
-    def _no_gradient(self) -> Any:
-        return torch.zeros(self._record.rows, self._record.length, VOCABULARY).tolist()
+        return self._table(self._go_on(plan or self._spoken())).nan_to_num()
 
     def _spoken(self) -> Tokens:
         """A plan in which answers of a prompt differ, and each has a word.
