@@ -179,7 +179,7 @@ def convention_of_term(term: str, coefficient: float) -> str | None:
 def _bias(measured: Measured, reading: Reading) -> float:
     """The residual of what a reading expects, against ∇E[R]."""
     ascent = np.zeros_like(measured.observed.ascent)
-    observed = replace(measured.observed, ascent=ascent)  # one that is no number is ignored
+    observed = replace(measured.observed, ascent=ascent)  # NaN is ignored
     kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
     sample = sample_of(observed, ascent, None)
     sample = replace(sample, slice_rows=measured.sample.slice_rows)

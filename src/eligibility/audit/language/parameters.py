@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from eligibility.audit.language.aliases import ADVANTAGES, field_of
 from eligibility.audit.language.token_batch import TokenBatch
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.scalars import check_callable
 
 WHOLE_BATCH = ("batch", "token_batch")
 
@@ -88,9 +89,8 @@ def bind(
         InvalidTypeError: Something is not a function, has a parameter that cannot be filled, or
             returns no scalar.
     """
-    for name, function in (("`loss`", loss), ("`advantage`", advantage)):
-        if function is not None and not callable(function):
-            raise InvalidTypeError(name, type(function).__name__, "a function", "pass one")
+    if advantage is not None:
+        check_callable(advantage, "advantage", "pass the function that returns the advantages")
     if micro_batch is not None and micro_batch < 1:
         raise InvalidValueError(
             "`micro_batch`", f"{micro_batch}", "a number of rows of at least 1", "omit it"

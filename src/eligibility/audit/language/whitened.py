@@ -71,9 +71,7 @@ def _forms() -> Iterator[_Form]:
 def _fitted(
     sample: Sample, weights: Array, form: _Form, exact: float
 ) -> tuple[Reading, Regularisers] | None:
-    decay = 1.0
-    if form.baseline:
-        decay = _best_decay(sample, weights, form)
+    decay = _best_decay(sample, weights, form) if form.baseline else 1.0
     missing, solved, advantages = _solved(sample, weights, form, decay)
     if missing > _ROUNDING * exact:
         return None

@@ -27,17 +27,14 @@ class Branch:
         try:
             with os.fdopen(self._descriptor, "w", encoding="utf-8") as pipe:
                 pipe.write(text)
-        finally:  # whether or not there is still somebody who reads it
+        finally:  # even if nobody reads it any more
             os._exit(0)
 
 
 def branch_off() -> Branch | Callable[[], dict[str, Any]]:
-    """In the new process, the way back; in this one, a call that waits for what is sent.
-
-    If nothing is sent, it gives an empty one.
-    """
+    """In the new process, the way back; in this one, a call that waits for what is sent, if any."""
     reading, writing = os.pipe()
-    gc.freeze()  # what is there is there in every branch: no collector needs to look at it
+    gc.freeze()  # every branch has all that exists now, so no collector needs to look at it
     drawn = random.getstate()
     with forking():
         child = os.fork()

@@ -48,13 +48,11 @@ class Loop(RewardChoice):
         found = self._explored()
         if unused := calls_without_a_part(found):
             self._skipped += unused
-            self._options, self._sampling = {}, None
             return
         prompts = self._prompts = [tuple(prompt) for prompt in found["prompts"]]
         record, model = self._record, self.models.by_id(found["trained"])
         if model is None and self.models.known() - self._passed:  # as after supervised training
             self._passed |= self.models.known()
-            self._options, self._sampling = {}, None
             return
         if model is None:
             raise Refused(

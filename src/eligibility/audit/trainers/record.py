@@ -45,13 +45,13 @@ class Record:
         version: Version of the training library.
         policies: One for each block of outcomes; every second one is that before it with the
             rewards of the other sign.
-        rows: That a program samples before its optimizer steps.
+        rows: Rows that the program samples before its optimizer steps.
         constants: Whole numbers in its text: file, line, column and value.
         mixed: Whether the rewards of one prompt's answers move the gradients of the other's.
         mixed_elsewhere: Likewise, where a group has another size than there are prompts.
         one_prompt: Whether all of its texts are to be read as the same prompt.
         classifies: Whether it loads a classifier of texts.
-        labels: Of how many labels that is.
+        labels: How many labels the classifier has.
         early: Where its rewards may come from, if it makes no step unless they differ.
         prompts: Prompts of an update.
         group: Answers to each.
@@ -59,14 +59,14 @@ class Record:
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
         made: [N] steps that the program has made on each; after none, it has sampled again.
-        all_steps: Whether what is read is that of the groups on which it has made all its steps.
+        all_steps: Whether only those groups are read on which it has made all its steps.
         stopped: Where the program stopped with an error, and with which one.
         overwritten: File and line where the end takes a drawn token's place, and is scored there.
         later: The policies after some steps, if a group of answers is trained on again.
         gradients_again: As ``gradients``, of those policies.
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
         prompt_share: Largest part of a gradient that is at the logits of a prompt.
-        temperature: That the program's configuration names; 1 otherwise.
+        temperature: The one that the program's configuration names; else 1.
         kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
             else 0.
         reference_moves: Whether the reference changes the gradient; None: it is not known.

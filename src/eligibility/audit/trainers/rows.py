@@ -226,7 +226,7 @@ class AnyRows:
 
     @property
     def features(self) -> dict[str, Any]:
-        """Likewise."""
+        """The same, as the keys of a dictionary."""
         return dict.fromkeys(self._rows[0])
 
     def train_test_split(self, *args: Any, **options: Any) -> dict[str, AnyRows]:
@@ -238,7 +238,7 @@ class AnyRows:
         return ["train", "test"]
 
     def items(self) -> list[tuple[str, AnyRows]]:
-        """Likewise."""
+        """The usual splits, each with these rows."""
         return [(name, self) for name in self.keys()]
 
     def __getattr__(self, name: str) -> Any:

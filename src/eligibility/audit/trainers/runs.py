@@ -200,6 +200,8 @@ class Runs(Branches):
         pad_on_the_usual_side()
         with suppress(InBranch):
             self._lead()
+            self._options, self._sampling = {}, None
 
     def _lead(self) -> None:
+        """Lead the branches, if these are the rows that the program trains on."""
         raise NotImplementedError

@@ -82,7 +82,7 @@ class Sampler:
         return -1.0 if self.world % 2 else 1.0
 
     def _begin(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> None:
-        """At the first call the model, the prompts and the way of sampling are known."""
+        """Note the model, the prompts and the options of the first call."""
         prompts = sorted(dict.fromkeys(rows), key=len)
         if len(prompts) != len(PROMPTS):
             raise Refused(
@@ -156,7 +156,7 @@ class Sampler:
             self._again = True
 
     def close_outcome(self) -> None:
-        """What the steps on the answers that were given last leave, and the first policy again."""
+        """Keep what the steps on the last answers leave, and go back to the first policy."""
         if not self._prompts:
             return
         if self._pass.steps:

@@ -216,7 +216,7 @@ class Scores:
         return sorted(self.found.values(), key=rank)
 
     def _rows(self, count: int) -> list[Tokens]:
-        """The answers that so many numbers are of: those of the last call, or all; or none."""
+        """The answers of the last call, or all answers, if they are that many; else none."""
         listed, last = self._given()
         return next((rows for rows in (last, listed) if len(rows) == count), [])
 

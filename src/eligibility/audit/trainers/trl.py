@@ -89,7 +89,7 @@ class Trainers:
         def run(self_: Any, *args: Any, **options: Any) -> None:
             self._record.trainer = type(self_).__name__
             self._record.file, self._record.line = user_place()
-            # which rows share a micro-batch would be one more random choice
+            # a shuffle would be one more random choice: which rows share a micro-batch
             torch.randperm = lambda n, **options: torch.arange(n)
             train(self_)
             raise Finished
