@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.language.laws import RATIOS, TokenLaw
+from eligibility.audit.language.laws import MULTIPLIERS, RATIOS, TokenLaw
 from eligibility.audit.language.sample import Sample
 
 Bound = tuple[float, float]
@@ -119,7 +119,7 @@ class Weighting:
 
     def __call__(self, sample: Sample, advantages: Array) -> Array:
         """[M, B, W] what a weight is multiplied by, off policy."""
-        return _factor(self.factor, sample) * self.gate(sample, advantages)
+        return MULTIPLIERS[self.factor](sample) * self.gate(sample, advantages)
 
 
 def read_weighting(
@@ -159,7 +159,7 @@ def _candidates(
             yield Weighting(factor, gate)
         yield Weighting(factor, _soft(measured, ratios[factor], factor, positive))
     for factor in (*RATIOS, "one"):
-        whole = _factor(factor, sample)[clear]
+        whole = MULTIPLIERS[factor](sample)[clear]
         kept = np.abs(measured - whole) <= close * whole
         dropped = np.abs(measured) <= close * whole
         if kept.any() and (kept | dropped).all():
@@ -221,7 +221,3 @@ def _bound(kept: Array, dropped: Array, above: bool) -> Bound:
         return none, none
     other = float(beyond.min() if above else beyond.max())
     return (float(edge), other) if above else (other, float(edge))
-
-
-def _factor(name: str, sample: Sample) -> Array:
-    return np.ones(sample.mask.shape) if name == "one" else RATIOS[name](sample)

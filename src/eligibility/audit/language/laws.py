@@ -311,6 +311,7 @@ RATIOS: dict[str, TokenLaw] = {
     "prefix-ratio": lambda s: np.exp(np.cumsum(s.log_ratio, axis=-1)),
     "geometric-mean-ratio": lambda s: np.exp(_of_answer(s.log_ratio) / s.lengths[..., None]),
 }
+MULTIPLIERS = FACTORS | RATIOS
 
 
 def _token_before(sample: Sample) -> Array:

@@ -14,6 +14,7 @@ from eligibility.audit.language.laws import (
     COMMON_SCALES,
     DIVISORS,
     FACTORS,
+    MULTIPLIERS,
     PATTERNS,
     RATIOS,
     REWARDS,
@@ -190,7 +191,7 @@ def _bases(sample: Sample, reading: Reading) -> Mapping[str, Array]:
 def _law(sample: Sample, reading: Reading) -> Array:
     """[M, B, W] what an advantage is multiplied by, at each token."""
     law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
-    law = law * (FACTORS | RATIOS)[reading.factor](sample)
+    law = law * MULTIPLIERS[reading.factor](sample)
     if reading.decay == 1.0:
         return np.asarray(law)
     ahead = sample.lengths[..., None] - 1 - np.arange(sample.mask.shape[2])

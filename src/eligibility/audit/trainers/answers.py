@@ -27,7 +27,7 @@ def _language(length: int, prompts: int = 1, group: int = 1) -> Language:
 
 
 def states(length: int = LENGTH) -> tuple[Tokens, ...]:
-    """What can have been said when the next token is drawn."""
+    """Every beginning of an answer that a next token is drawn after."""
     return _language(length).states
 
 
@@ -44,7 +44,7 @@ def outcomes(
 
 
 def longest(prompts: int, group: int) -> int:
-    """The longest answers with which there are few enough outcomes; 0: there are too many."""
+    """The greatest length of answers at which there are at most `MOST` outcomes; 0: none."""
     for length in (LENGTH, LENGTH - 1):
         count = len(answers(length))
         if math.comb(count + group - 1, group) ** prompts <= MOST:

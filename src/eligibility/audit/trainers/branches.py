@@ -1,4 +1,4 @@
-"""The runs of a program that branch off from its first one, and what is read of each."""
+"""The runs that branch off from a program's first run, and what each of them shows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_STEP = (
 
 
 class InBranch(BaseException):
-    """This process is a branch: it goes on where the lead began, and leads nothing."""
+    """This process is a branch: it goes on where the lead stands."""
 
 
 class Branches:
@@ -113,7 +113,7 @@ class Branches:
     def _start(
         self, draws: Draws, recorder: LoopRecorder | None = None, many: ManyTokens | None = None
     ) -> Callable[[], dict[str, Any]]:
-        """Begin a branch, which leaves the lead and goes on; what it finds is waited for.
+        """Begin a branch; the call that is returned waits for what it finds.
 
         Args:
             draws: The answers that it is given.

@@ -30,7 +30,7 @@ def with_scored_cuts(record: Record) -> Record:
 def _reached(
     record: Record, block: list[Table], every: list[tuple[int, ...]], policy: Policies
 ) -> list[list[float]]:
-    """[P, S] the largest gradient in a state of answers that are drawn, relative to that in any."""
+    """[P, S] the largest gradient in each state that is reached, relative to that in any state."""
     known, listed = states(record.length), answers(record.length)
     found = [[0.0] * len(known) for _ in range(record.prompts)]
     for table, chosen in zip(block, every, strict=True):

@@ -1,4 +1,4 @@
-"""Double precision on one core, whatever a program asks for; and gradients that nothing clips."""
+"""Double precision on one core, whatever a program asks for, and no clipped gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GENERAL = (
 
 
 class InDouble(TorchFunctionMode):
-    """Floating-point numbers of fewer digits are made of double precision.
+    """Turns floating-point numbers with fewer digits into double precision.
 
     Args:
         met: Told of every call of torch's after it was made, but for those that read no tensor from
@@ -55,7 +55,7 @@ class InDouble(TorchFunctionMode):
 
 
 def _within(given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The arguments of `topk`, of as many numbers as there are."""
+    """The arguments of `topk`, asking for no more numbers than there are."""
     numbers, *rest = given or (options["input"],)
     most = numbers.shape[-1] if numbers.dim() else 1
     if rest:

@@ -21,7 +21,7 @@ _NEVER = -1000.0  # a logit
 
 @dataclass
 class _Episode:
-    """Rows that are drawn token by token at the same time; ``first`` is the first one's number."""
+    """Rows that are drawn together, token by token; ``first`` is the number of the first row."""
 
     first: int
     size: int
@@ -181,12 +181,12 @@ def has_one_length(options: dict[str, Any]) -> bool:
 
 
 def draws_tokens(last: Scored, probs: Tensor, width: int) -> bool:
-    """Whether a draw is that of a token, of ``width``, of each row of the last forward pass."""
+    """Whether a draw is that of one of ``width`` tokens for each row of the last forward pass."""
     return probs.shape[-1:] == (width,) and probs.numel() == width * len(last.rows)
 
 
 def drawn_before(last: Scored) -> int:
-    """How many tokens of their answers the rows of a forward pass have."""
+    """How many tokens of its answer each row of a forward pass has."""
     row = last.rows[0]
     return len(row) - parsed(row, len(row))[2]
 

@@ -48,12 +48,12 @@ class Rows:
         self.reads = True  # else it is the audit that computes gradients
 
     def forget(self) -> None:
-        """What went before has no part in the next outcome."""
+        """Drop what was found before the next outcome."""
         self._found.clear()
         self.outcome = Placing([])
 
     def expect_rows(self, rows: list[tuple[Tokens, Tokens]]) -> None:
-        """Prompt and answer of each row of the outcome; the same again: it goes on."""
+        """Set prompt and answer of each row of the outcome; if they are the same, it goes on."""
         if rows != self.outcome.rows:
             self.outcome = Placing(rows)
 
@@ -170,7 +170,7 @@ class StateWeights:
     def _with_a_sure_word(self, wanted: Tensor, nucleus: float) -> tuple[list[Tensor], Tensor]:
         """As `_approached`, with a word likelier than the nucleus in one state.
 
-        Prompts of one token each, repeated, can have the same logits at the begin of an answer.
+        Prompts of one repeated token can have the same logits at the beginning of an answer.
         """
         likely = -torch.tensor((1.0 + nucleus) / 2.0, dtype=torch.float64).logit()
         found: tuple[list[Tensor], Tensor] = ([], torch.empty(0))
@@ -184,7 +184,7 @@ class StateWeights:
 
     @torch.no_grad()
     def take(self, policy: int) -> None:
-        """Be the policy of the rollout, 0, or the later one, 1."""
+        """Set the parameters of the rollout's policy, 0, or of the later one, 1."""
         values, self._slopes = self._kept[policy]
         for parameter, value in zip(self._trained, values, strict=True):
             parameter.copy_(value)
@@ -242,7 +242,7 @@ class StateWeights:
             return self.table(lambda tokens: self._logits(model, tokens).tolist())
 
     def table(self, of: Callable[[Tokens], list[float]]) -> list[list[list[float]]]:
-        """[P, S, V] what there is of the tokens before each state."""
+        """[P, S, V] what a function returns for the tokens of each state."""
         return [[of((*prompt, *state)) for state in self.states] for prompt in self.prompts]
 
     def gradient(self) -> Tensor:
@@ -290,7 +290,7 @@ _ELSEWHERE = 0.01  # share, of what a scale changes, that comes from elsewhere: 
 
 @dataclass
 class Pass:
-    """The steps in which the answers are trained on once."""
+    """The steps of one pass over the answers."""
 
     steps: int = 0
     scored: set[int] = field(default_factory=set)
@@ -299,7 +299,7 @@ class Pass:
     _prompts: AtPrompts = field(default_factory=dict)
 
     def add(self, table: Tensor, gradient: Tensor, scored: set[int], prompts: AtPrompts) -> None:
-        """One step: [B, W, V] and [N] its gradients, its rows, and what is at their prompts."""
+        """Add a step: its gradients [B, W, V] and [N], its rows, and what is at their prompts."""
         self.steps += 1
         self.scored |= scored
         for state, each in prompts.items():

@@ -1,4 +1,4 @@
-"""Tokens that a program draws by noise and a maximum: which logits they are drawn from.
+"""Tokens that a program draws by adding noise and taking the maximum: from which logits.
 
 The largest of z + g, with independent Gumbel noise g = −log(−log u), is a draw from the softmax of
 z; so is that of p / e, with exponential noise e = −log u, from p. Which noise a program has made of
@@ -42,7 +42,7 @@ class Noise:
             self._follow(getattr(func, "__name__", ""), args, result)
 
     def logits(self, perturbed: Any) -> Tensor | None:
-        """What the place of the largest is a draw from the softmax of; None: it is no such draw."""
+        """The logits whose softmax the maximum's place is drawn from; None: it is no draw."""
         return self._logits.get(id(perturbed))
 
     def _follow(self, name: str, args: Any, result: Tensor) -> None:
@@ -85,7 +85,7 @@ def _drawn_from(
 
 
 def _scale(noise: Tensor, standard: Tensor) -> float:
-    """The c with which noise is c times the standard one; 0: it is not."""
+    """The c for which the noise is c times the standard one; 0 if there is none."""
     ratio = (noise / standard).flatten()
     middle = float(ratio.median())
     alike = ratio.numel() >= _FEWEST and middle > 0 and bool(torch.isfinite(ratio).all())

@@ -41,7 +41,7 @@ _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
 
 
 class _AnyLabel(str):
-    """A label that is each one that a program looks for."""
+    """A label that is equal to every label."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ def _speaks(kind: type) -> bool:
 
 
 def _is_headless(kind: type) -> bool:
-    """Whether models of a class of transformers' return hidden states alone."""
+    """Whether models of a class of transformers return hidden states alone."""
     return _is_stock(kind) and kind.__name__.endswith("Model") and not _speaks(kind)
 
 
@@ -99,7 +99,7 @@ def _extends_another(kind: type) -> bool:
 
 
 class _NoWeights(dict[Any, Any]):
-    """What a file that does not exist holds: every entry of it is empty, too, or such a file."""
+    """Stands for the contents of a file that does not exist; so does every entry of it."""
 
     def __missing__(self, name: Any) -> _NoWeights:
         return _NoWeights()
@@ -150,7 +150,7 @@ class Hub:
         return made
 
     def install(self) -> None:
-        """Put them in place; the process is the audited program's own."""
+        """Replace them in this process, which runs the audited program alone."""
         transformers: Any = importlib.import_module("transformers")
         self._record.note(
             "the probe replaces models, tokenizers and data sets that are loaded by name; nothing "
@@ -173,21 +173,15 @@ class Hub:
             made.model.get_score = _score_of  # what reward models add to it
             return made.model
 
-        def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
-            return self.tokenizer(*args, **options)
-
-        def config(cls: Any, *args: Any, **options: Any) -> Any:
-            return make_model(POLICY_SEED).config
-
         for owner in (*model_loaders(), transformers.PreTrainedModel):
             owner.from_pretrained = classmethod(load)
         tokens = transformers.PreTrainedTokenizerBase
         for owner in (tokens, transformers.PreTrainedModel):  # what is loaded is the probe's anyway
             owner.save_pretrained = lambda *args, **options: None
         for owner in (tokens, transformers.AutoTokenizer, transformers.AutoProcessor):
-            owner.from_pretrained = classmethod(tokenizer)
+            owner.from_pretrained = self.tokenizer
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
-            owner.from_pretrained = classmethod(config)
+            owner.from_pretrained = lambda *args, **options: make_model(POLICY_SEED).config
         self._replace_data()
         self._replace_weights()
         self._replace_configured(load)
@@ -201,7 +195,7 @@ class Hub:
         transformers.pipeline = transformers.pipelines.pipeline = pipeline
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
-        """The probe's, whatever the name."""
+        """The probe's tokenizer, whatever the name."""
         return make_tokenizer()
 
     def reward_model(self) -> Any:

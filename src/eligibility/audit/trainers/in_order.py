@@ -16,7 +16,7 @@ _SORTS = {torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort}
 
 
 class Order:
-    """The tokens as the program has put them in order last."""
+    """The last order in which the program has put the tokens."""
 
     def __init__(self) -> None:
         self._tokens: Tensor | None = None  # [..., k]
@@ -54,5 +54,5 @@ def by_token(probs: Tensor, order: Tensor, tokens: int) -> Tensor:
 
 
 def places_in(order: Tensor, tokens: Tensor) -> Tensor:
-    """[..., 1] where in the order each token [..., 1] is."""
+    """[..., 1] the place of each token [..., 1] in the order."""
     return (order == tokens).long().argmax(-1, keepdim=True)

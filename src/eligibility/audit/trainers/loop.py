@@ -253,7 +253,7 @@ class Loop(RewardChoice):
             known.update({(tuple(prompt), tuple(state)): said for prompt, state, said in listed})
 
     def _complete(self, world: int) -> None:
-        """What a program drew with itself is known once every outcome has been drawn."""
+        """Note what the program itself drew and scored with, now that every outcome was drawn."""
         states, known = self._states, self.draws.probabilities
         assert states is not None
         if known:
@@ -290,7 +290,7 @@ class Loop(RewardChoice):
         return table
 
     def _note_never_drawn(self) -> None:
-        """The probe's tokens are too few for it to show in what is drawn."""
+        """Note what a program never draws, which the probe's few tokens do not show."""
         with suppress(Refused):  # a program may be made for the tokens that its tokenizer has
             found = self._go_on(self._in_program(self._spoken()), many=ManyTokens())
             for name, value in (found.get("many") or {}).items():

@@ -36,14 +36,14 @@ class ManyTokens:
         self._latest = torch.zeros(1, VOCABULARY)  # the last logits of each row of a pass
 
     def add_to(self, model: Any) -> None:
-        """Let a model have logits for them too."""
+        """Give a model logits for them as well."""
         if id(model) not in self._hooks:
             hook = model.get_output_embeddings().register_forward_hook(self._with_more)
             self._hooks[id(model)] = hook
             model.config.vocab_size += _MORE
 
     def remove_from(self, model: Any) -> None:
-        """Let a model be as it was."""
+        """Take them from a model again."""
         self._hooks.pop(id(model)).remove()
         model.config.vocab_size -= _MORE
 

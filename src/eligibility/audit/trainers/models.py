@@ -49,7 +49,7 @@ class Models:
         Optimizer.add_param_group = add  # type: ignore[assignment, method-assign]
 
     def perturb(self) -> None:
-        """Give all trained parameters other values, also those that are yet to be trained."""
+        """Give other values to all trained parameters, and to those of later optimizers."""
         self._perturbs = True
         perturb(self._groups)
 
@@ -69,7 +69,7 @@ class Models:
 
     @contextmanager
     def unread(self) -> Iterator[None]:
-        """Gradients that are computed within it are none of the program's."""
+        """Within it the audit computes gradients, which are not the program's."""
         every = [rows for _, rows in self._known.values()]
         for rows in every:
             rows.reads = False
@@ -78,12 +78,12 @@ class Models:
             rows.reads = True
 
     def forget(self) -> None:
-        """What went before has no part in the next outcome."""
+        """Drop what was found before the next outcome."""
         for _, rows in self._known.values():
             rows.forget()
 
     def of_parameters(self, parameters: list[Any]) -> Any:
-        """The model with some of these parameters; None: it is none of them."""
+        """The model with some of these parameters; None if there is none."""
         wanted = {id(parameter) for parameter in parameters}
         models = [model for model, _ in self._known.values()]
         return next((m for m in models if any(id(p) in wanted for p in m.parameters())), None)

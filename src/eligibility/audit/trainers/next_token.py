@@ -45,7 +45,7 @@ def next_token(
 def one_token_probabilities(
     generate: Callable[..., Any], model: Any, tokens: Tokens, options: dict[str, Any]
 ) -> list[float]:
-    """Those of the tokens that an answer may have."""
+    """The same for the tokens that an answer may have."""
     probabilities: list[float] = next_token(generate, model, tokens, options).tolist()
     return probabilities[:VOCABULARY]
 
@@ -65,7 +65,7 @@ _ONE_TOKEN = {
 
 
 def temperature_of(logits: Any, drawn: Any) -> float:
-    """That with which a program draws itself; 1 if no temperature alone does what it does."""
+    """The temperature that turns these logits into what is drawn; 1 if none does."""
     z, p = torch.tensor(logits), torch.tensor(drawn)
     both = (p > 0).all(-1)  # elsewhere one token is cut off
     if not both.any():

@@ -93,14 +93,14 @@ class _LoopHub(Hub):
         self._pads = False  # whether tokenizers have a token for padding, whatever the name
 
     def model(self, *args: Any, kind: type | None = None, **options: Any) -> Any:
-        """One that pads with what its tokenizer pads with."""
+        """A model that pads with what its tokenizer pads with."""
         made = super().model(*args, kind=kind, **options)
         if self._pads or has_padding(named_in(args, options)):
             _pad(made)
         return made
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
-        """One that tells the program's own texts from each other."""
+        """A tokenizer that tells the program's own texts from each other."""
         side = options.get("padding_side")
         return spelling_tokenizer(named_in(args, options), side, self._come_with_padding)
 
@@ -114,7 +114,7 @@ class _LoopHub(Hub):
             _pad(model)
 
     def reward_model(self) -> Any:
-        """It says the probe's rewards."""
+        """A classifier that says the probe's rewards."""
         model, scores = super().reward_model(), self._loop.scores
         stock = model.forward
 
@@ -163,11 +163,10 @@ def _install(record: Record, loop: Loop) -> None:
         loop.scores.passes += 1
         return within(model, *args, **options)
 
-    def generate(model: Any, *args: Any, **options: Any) -> Any:
-        return loop.generated(model, args, options)
-
     llama.LlamaForCausalLM.forward, llama.LlamaModel.forward = forward, forward_within
-    generation.GenerationMixin.generate = generate
+    generation.GenerationMixin.generate = lambda model, *args, **options: loop.generated(
+        model, args, options
+    )
 
 
 def trains_with_trl(script: Path) -> bool:

@@ -34,7 +34,7 @@ class Placing:
         self.overwrites = self.overwritten = False
 
     def begin_step(self) -> None:
-        """What is scored token by token is scored from the first token on."""
+        """Rows that are scored token by token begin with their first token again."""
         self._met.clear()
         self._open = {(i, t) for i, (_, answer) in enumerate(self.rows) for t in range(len(answer))}
         self.overwritten = False
@@ -46,7 +46,7 @@ class Placing:
             self._met.clear()
 
     def of_next_token(self, number: int, prompt: Tokens, said: Tokens) -> int | None:
-        """The row of which a pass scores one token, after those said; None: it is none.
+        """The row of which a pass scores the token after those said; None: there is none.
 
         Args:
             number: Where it stands in its pass: what stood there before goes on.

@@ -34,7 +34,7 @@ class Policies:
 
 @dataclass
 class Record:
-    """The measurements of one run, in plain lists, for the way through a pipe.
+    """The measurements of one run, in plain lists that can go through a pipe.
 
     Attributes:
         outcome: "measured", "refused" (``detail`` says why) or "error".
@@ -138,7 +138,7 @@ class Record:
 
     @property
     def left_out(self) -> list[bool]:
-        """[N] which groups of answers say nothing."""
+        """[N] which groups of answers are left out."""
         least = max(self.made, default=0) if self.all_steps else 1
         return [made < least for made in self.made]
 
@@ -158,7 +158,7 @@ class Record:
 
 
 def record_from(data: dict[str, Any]) -> Record:
-    """The record of the fields in a dictionary."""
+    """The record that a dictionary was made of."""
     for name in ("policies", "later"):
         data[name] = [Policies(**each) for each in data[name]]
     return Record(**data)

@@ -1,4 +1,4 @@
-"""How a run ends that is not the program's own end."""
+"""How the audit ends a run before the program does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the numbers that a program computes of its answers are their rewards."""
+"""Which of the numbers that a program computes from its answers are their rewards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RewardChoice(Runs):
     _prompts: list[Tokens]  # of the program's rows
 
     def _go_on(self, plan: Tokens, length: int = 0, **watching: Any) -> dict[str, Any]:
-        """What a branch finds with the answers of a plan and no others."""
+        """What a branch finds with the answers of a plan alone."""
         return self._of_same_prompts(self._go(self._plan(plan, length), **watching))
 
     def _of_same_prompts(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class RewardChoice(Runs):
             del tried[source.place]  # it has no part in the rewards, or has them in it
 
     def _has_effect(self, source: Source) -> bool:
-        """Whether the probe's rewards, in place of these numbers, move the gradient as such."""
+        """Whether the probe's rewards in place of these numbers move the gradient as rewards do."""
         try:
             plain, negated = self._with_sign(1.0), self._with_sign(-1.0)
         except Refused:  # the program cannot go on with other numbers there: no rewards

@@ -161,7 +161,7 @@ def made_of_answers(tree: ast.Module) -> list[ast.Assign | ast.AugAssign | ast.C
 
 
 def _flows(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
-    """Names, and an expression that they get something of."""
+    """Names, and the expression that they are made of."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield {name for target in targets for name in _names(target)}, value

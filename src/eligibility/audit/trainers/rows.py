@@ -64,7 +64,7 @@ class _Row(dict[str, Any]):
 
 
 def _stored(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns as a data set keeps them: numbers are no tensors."""
+    """The columns as a data set keeps them, without tensors."""
     return {
         name: value.tolist() if isinstance(value, torch.Tensor | np.ndarray) else value
         for name, value in columns.items()
@@ -181,7 +181,7 @@ class AnyRows:
         return self._with(made)
 
     def set_format(self, type: Any = None, *args: Any, **options: Any) -> None:
-        """The same, of these rows themselves."""
+        """The same, in place."""
         self._rows = self.with_format(type)._rows
 
     def __getitem__(self, key: Any) -> Any:
@@ -221,7 +221,7 @@ class AnyRows:
 
     @property
     def column_names(self) -> list[str]:
-        """The columns that the program made; each other one is there too."""
+        """The columns that the program made; any other name counts as one too."""
         return _AnyColumns(self._rows[0])
 
     @property

@@ -1,4 +1,4 @@
-"""What a program does in a run of its own loop."""
+"""What a program's own loop does in a run."""
 
 from __future__ import annotations
 

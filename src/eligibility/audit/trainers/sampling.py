@@ -96,7 +96,7 @@ class Sampler:
         self._plan = self._tasks()
 
     def _tasks(self) -> Iterator[tuple[int, Tokens]]:
-        """The blocks and outcomes; unordered groups, if their order is shown not to matter."""
+        """The blocks and their outcomes: unordered groups if the order is shown not to matter."""
         yield 0, _MIXED
         yield 0, _swapped(_MIXED)
         self.close_outcome()
@@ -187,7 +187,7 @@ def in_user_loop() -> bool:
 
 
 def with_likeliest(model: Any, ids: Tensor) -> Tensor:
-    """[N, P + W] the rows of prompts with the likeliest tokens behind them."""
+    """[N, P + W] the rows of prompts, each followed by the likeliest tokens."""
     rows = ids
     with torch.no_grad():
         for _ in range(LENGTH):

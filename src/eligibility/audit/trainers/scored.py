@@ -45,7 +45,7 @@ class Scored:
         self._reached, self.makes_logits = gradient, True
 
     def taken(self, columns: int) -> Tensor:
-        """[b, T, V] what has come since it was asked for last."""
+        """[b, T, V] the gradient that has come since the last call."""
         table = torch.zeros(len(self.rows), columns, VOCABULARY, dtype=torch.float64)
         if self._reached is not None:
             table[:, columns - self._reached.shape[1] :] = self._reached[..., :VOCABULARY]

@@ -60,12 +60,12 @@ class Source:
 
     @property
     def place(self) -> Place:
-        """What tells it from others."""
+        """Kind, file and line, which tell it from others."""
         return (self.kind, self.file, self.line)
 
     @property
     def may_be_a_cost(self) -> bool:
-        """Whether it is a name that does not say that it is a reward."""
+        """Whether it is a name that does not mean a reward."""
         return self.kind == NAME and may_be_a_cost(self.name)
 
     def described(self) -> str:

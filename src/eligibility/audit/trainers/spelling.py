@@ -47,7 +47,7 @@ _of_any_side: list[Any] = []
 
 
 def pad_on_the_usual_side() -> None:
-    """From now on on the right, as most tokenizers do, unless the program has said the side.
+    """Pad on the right from now on, as most tokenizers do, unless the program has said the side.
 
     If it has padded prompts before it samples, its tokenizer must be one that pads on the left.
     """
@@ -72,7 +72,7 @@ def spelled(text: Any) -> Any:
 
 
 def written(text: str) -> str:
-    """The program's own texts again in the place of the symbols."""
+    """The program's own texts in place of the symbols again."""
     known = {length: own for own, length in _texts.items()}
     return _PROMPT.sub(lambda found: known.get(len(found[0]), found[0]), text)
 
@@ -106,7 +106,7 @@ def other_text(scored: int, drawn: list[int]) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """With how many characters both begin."""
+    """The number of first characters that are the same."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -50,7 +50,7 @@ _OTHER_NAMES = {
 
 
 class EndToken(int):
-    """The token that ends an answer, which is also a list of it: as configurations have one."""
+    """The token that ends an answer, and a list of it: configurations have either."""
 
     def __contains__(self, token: object) -> bool:
         return token == self
@@ -165,7 +165,7 @@ def _forbid_other_tokens(model: Any) -> None:
 
 
 def _fix_first_feature(norm: Any, args: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """It is the same whatever the layers before have made of it."""
+    """Keep it the same, whatever the layers before have made of it."""
     return torch.cat([torch.full_like(hidden[..., :1], _READ), hidden[..., 1:]], -1)
 
 

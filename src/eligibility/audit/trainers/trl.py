@@ -45,7 +45,7 @@ class Trainers:
                 self._pass_over(getattr(trl, f"{name}Trainer"))
 
     def _pass_over(self, trainer: Any) -> None:
-        """One that trains nothing: the policy is the probe's, whatever it was trained on."""
+        """Replace a trainer by one that trains nothing: the policy is the probe's anyway."""
         signature = inspect.signature(trainer.__init__)
 
         def init(self_: Any, *args: Any, **options: Any) -> None:

@@ -104,12 +104,11 @@ def _install(record: Record, sampler: Sampler) -> None:
 
     sampler.generate = generation.GenerationMixin.generate
 
-    def generate(model: Any, *args: Any, **options: Any) -> Any:
-        return sampler.generated(model, args, options)
-
     hub = Hub(record)
     hub.install()
     with suppress(ImportError):
         importlib.import_module("trl")
         Trainers(record, hub, sampler).install()
-    generation.GenerationMixin.generate = generate
+    generation.GenerationMixin.generate = lambda model, *args, **options: sampler.generated(
+        model, args, options
+    )
