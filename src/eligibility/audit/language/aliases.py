@@ -73,7 +73,7 @@ _BEHAVIOUR = {"old_logprobs": "rollout_log_probs", "old_logp": "rollout_log_prob
 
 
 def field_of(name: str, beside: Collection[str] = ()) -> str | None:
-    """The field that a parameter stands for; None: no name of any.
+    """The field that a parameter stands for; None if the name is not known.
 
     Args:
         name: Name of the parameter.

@@ -13,7 +13,7 @@ from eligibility.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class Behaviour:
-    """From what the tokens of the probe are drawn.
+    """What the tokens of the probe are drawn from.
 
     Attributes:
         source: "policy"; "old", the policy of some steps ago; or "rollout", an inference engine

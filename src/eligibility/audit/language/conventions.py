@@ -123,7 +123,7 @@ def _on_policy(measured: Measured) -> Measured:
 
 
 def part_alone(part: str) -> str:
-    """The divisor that stands for a part of a longer one, or for one that a fault changes."""
+    """The known divisor of a part of a longer one, or of one that a fault changes."""
     return "batch-tokens" if part == "tokens of the ended" else part.partition(" without ")[0]
 
 
@@ -170,7 +170,7 @@ def _of_regularisers(measured: Measured) -> Iterator[tuple[str, float | None]]:
 
 
 def convention_of_term(term: str, coefficient: float) -> str | None:
-    """What a term of a loss, with its coefficient there, is called; None: no convention."""
+    """The convention that a term of a loss with this coefficient is; None if it is none."""
     if coefficient > 0:
         return _OF_TERM.get(term.removesuffix(FROM_EACH_TOKEN))
     return "entropy-bonus" if term == "exact entropy" else None

@@ -117,5 +117,5 @@ def _deviation(measured: Measured, reading: Reading) -> tuple[str, float, float]
 
 
 def _is_round(value: float) -> bool:
-    """Whether one digit says it."""
+    """Whether it has one significant digit."""
     return abs(float(f"{value:.0e}") - value) <= _ROUND * value

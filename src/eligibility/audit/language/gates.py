@@ -211,7 +211,7 @@ def _gates(of: str, ratio: Array, kept: Booleans, positive: Booleans) -> Iterato
 
 
 def _bound(kept: Array, dropped: Array, above: bool) -> Bound:
-    """Between what is kept and what is dropped beyond it."""
+    """The last ratio that is kept and the first that is dropped, the smaller one first."""
     none = math.inf if above else 0.0
     edge = (kept.max() if above else kept.min()) if len(kept) else 1.0
     beyond = dropped[dropped > edge] if above else dropped[dropped < edge]

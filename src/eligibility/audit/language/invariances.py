@@ -100,7 +100,7 @@ def _change(plain: Array, other: Array) -> float:
 
 
 def _with_rows(world: World, start: int, seed: int) -> World:
-    """The policies' tables with other rows from one on: those of padding, or new ones."""
+    """The world with other rows in its tables from ``start`` on: for padding or new columns."""
     other = make_world(world.language, seed, world.behaviour)
     return world.with_tables(
         lambda name, own: torch.cat([own[:, :start], getattr(other, name)[:, start:]], dim=1)

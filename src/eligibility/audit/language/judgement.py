@@ -1,4 +1,4 @@
-"""From what was measured of a loss over tokens to what is said of it."""
+"""The report of a loss over tokens, made of what was measured."""
 
 from __future__ import annotations
 

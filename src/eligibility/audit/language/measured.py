@@ -106,7 +106,7 @@ class Measured:
 
     @property
     def has_constant_baseline(self) -> bool:
-        """Whether every token has a weight that is no divergence's, as there is no reference."""
+        """Whether each token has a constant weight: without a reference, it is no divergence's."""
         return "k1" in self.terms and not self.reference_in_value
 
 
@@ -216,7 +216,7 @@ def _read(observed: Observed, micro_batch: int | None) -> _Read:
 
 
 def _read_off_policy(observed: Observed, plain: Observed, micro_batch: int | None) -> _Read | None:
-    """With the help of the same answers on policy."""
+    """The reading with the help of the same answers on policy."""
     known = _read(plain, micro_batch)
     if known.reading is None or not observed.finite.all():
         return None

@@ -112,13 +112,13 @@ class Observed:
 
     @property
     def complete(self) -> bool:
-        """Whether each outcome that can be drawn has a gradient, of numbers."""
+        """Whether each outcome that can be drawn has a finite gradient."""
         every = self.probability.sum() / len(self.outcomes.worlds)
         return bool(self.finite.all()) and abs(float(every) - 1.0) < 1e-9
 
     @property
     def finite(self) -> Booleans:
-        """[N] whether the gradient is a number."""
+        """[N] whether the gradient is finite."""
         return np.asarray(np.isfinite(self.ascent).all(axis=(1, 2, 3)))
 
     @cached_property

@@ -111,7 +111,7 @@ def bind(
 def filled(
     function: Callable[..., Any], batch: TokenBatch, credit: Tensor | None
 ) -> dict[str, Any]:
-    """The arguments of a function of the user's, by name."""
+    """The arguments of the user's function, by name."""
     parameters = _parameters(function)
     required = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
     if len(required) == 1 and field_of(required[0]) is None and required[0] not in ADVANTAGES:

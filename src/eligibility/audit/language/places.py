@@ -42,7 +42,7 @@ def _named(*names: str) -> Callable[[Operation], bool]:
 
 
 def _chooses(op: Operation) -> bool:
-    """Of two scored rewards one is taken."""
+    """One of two scored rewards is taken."""
     return _named("minimum", "maximum", "min", "max", "where")(op) and _of_scored_rewards(op)
 
 
@@ -105,7 +105,7 @@ def _loses(end: str) -> Test:
 
 
 def _of_each_token(op: Operation) -> bool:
-    """There is one number for each token, no longer one for each that could be there."""
+    """There is one number for each token, not one for each entry of the vocabulary."""
     return op.size <= op.positions
 
 

@@ -1,4 +1,4 @@
-"""What a loss does: its operations of torch's, and which fields of a batch each is made of."""
+"""What a loss does: torch's operations, and which fields of a batch each is made of."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def with_fields(recorded: Sequence[Operation]) -> list[Operation]:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Those in nested lists, tuples and dictionaries."""
+    """The tensors in nested lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):
