@@ -102,6 +102,23 @@ def test_numbers_that_must_be_small_together_are(loop: str, tmp_path: Path) -> N
     assert sum(note.startswith("reduced: ") for note in report.notes) > 1, report.notes
 
 
+def test_a_number_that_is_two_is_one_where_there_are_too_many_groups(tmp_path: Path) -> None:
+    """Two prompts four times are four where both are small, which are too many to list."""
+    loop = """
+per_step, answers, accumulate = 2, 8, 4
+questions = ["What is 6 times 7?", "How many?", "What is 40 + 2?", "And 84 / 2?"]
+for step in range(100):
+    for part in range(accumulate):
+        for i in range(per_step):
+            step_on(questions[(part * per_step + i) % len(questions)], answers)
+    adam.step()
+    adam.zero_grad()
+"""
+    report = _train(tmp_path, loop)
+    assert report.verdict == "unbiased", report.text()
+    assert any(note.startswith("reduced: ") and " is 1 " in note for note in report.notes)
+
+
 _PADDED = """
 for step in range(100):
     prompts = [tok(text).input_ids for text in ("Once upon a time", "Hello")]

@@ -63,7 +63,7 @@ class Attempts:
         return first
 
     def _smaller(self, least: Record) -> Record:
-        listed = _by_promise(least)
+        listed = [each for each in _by_promise(least) if each[3] > SMALL]
         promising = deque(([each], "") for each in listed)
         values = dict.fromkeys(each[3] for each in listed)  # of a batch and of all of its answers
         promising.extend(([n for n in listed if n[3] == value], "") for value in values)
@@ -82,7 +82,21 @@ class Attempts:
                 near = sorted(others, key=lambda each: _distance(constants[0], each))
                 more = [([*constants, each], trial.detail) for each in near[:_PAIRS]]
                 promising.extendleft(reversed(more if len(constants) < _TOGETHER else []))
-        return self._attempt(self._sizes, math.inf)
+        least = self._with_ones(least)
+        return least if least.rows <= _FEW_ROWS else self._attempt(self._sizes, math.inf)
+
+    def _with_ones(self, least: Record) -> Record:
+        """The record with 1 for numbers that are 2, such as prompts, until the rows are few."""
+        twos = [each for each in map(_whole, least.constants) if each[3] == SMALL]
+        for number in [*self._sizes, *twos][:_TRIALS]:
+            if least.rows <= _FEW_ROWS:
+                break
+            sizes = self._sizes | {number: 1}
+            trial = self._attempt(sizes)
+            fewer = trial.rows < least.rows and trial.group == least.group
+            if trial.outcome == "measured" and fewer:
+                self._sizes, least = sizes, trial
+        return least
 
     def _mixes_where_unequal(self) -> bool:
         """Whether answers to different prompts share a group where a group has another size.
@@ -119,8 +133,13 @@ class Attempts:
 def _by_promise(record: Record) -> list[WholeNumber]:
     """Whole numbers of a program, those first that can be how many answers it samples."""
     rows, named = record.rows, (record.rows, record.group, record.prompts)
-    fitting = [tuple(each) for each in record.constants if each[3] <= rows and rows % each[3] == 0]
+    fitting = [each for each in map(_whole, record.constants) if rows % each[3] == 0]
     return sorted(fitting, key=lambda each: (each[3] not in named, -each[3]))
+
+
+def _whole(number: list[Any]) -> WholeNumber:
+    name, line, column, value = number
+    return name, line, column, value
 
 
 def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, bool, int]:

@@ -80,7 +80,7 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     beside = numbers_outside(
         Path(program.path), workspace.root, rewriting.strings, program.arguments
     )
-    own = (*rewriting.constants, *(number for number in beside if number[3] > SMALL))
+    own = (*rewriting.constants, *(number for number in beside if number[3] >= SMALL))
     record.constants = [list(number) for number in own]
 
 

@@ -70,7 +70,7 @@ class Rewriting:
             return
         if isinstance(node.value, str):
             self.strings.add(node.value)
-        if type(node.value) is int and node.value > SMALL:
+        if type(node.value) is int and node.value >= SMALL:
             name = os.path.basename(file)
             self.constants.append((name, node.lineno, node.col_offset, node.value))
 
