@@ -20,9 +20,19 @@ PROCESSOR = SimpleNamespace(name="cpu", total_memory=0, major=0, minor=0)
 
 def cuda_is_available() -> bool:
     """In place of torch's: that it is not, except to a program that would end there."""
-    file, line = user_place()
-    lines = [linecache.getline(file, line + i) for i in range(_LINES)]
+    lines = _asking_lines()
     return bool(_DEMANDED.match(lines[0]) and _ENDS.search("".join(lines)))
+
+
+def cuda_device_count() -> int:
+    """In place of torch's: none, except to a program that would end there with too few."""
+    return int(bool(_ENDS.search("".join(_asking_lines()))))
+
+
+def _asking_lines() -> list[str]:
+    """Those of the program that ask, and what follows them."""
+    file, line = user_place()
+    return [linecache.getline(file, line + i) for i in range(_LINES)]
 
 
 def made_near(options: dict[str, Any]) -> dict[str, Any]:

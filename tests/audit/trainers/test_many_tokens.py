@@ -73,8 +73,8 @@ def of(generated: str = "by_hand(question)", drawn: str = TOKEN, scored: str = "
 @pytest.mark.parametrize(
     ("options", "seen", "fix"),
     [
-        ("", "from the 50 likeliest tokens", "top_k=0"),  # transformers' default
-        ("top_k=20", "from the 20 likeliest tokens", "top_k=0"),
+        ("", "from the 50 likeliest", "top_k=0"),  # transformers' default
+        ("top_k=20", "from the 20 likeliest", "top_k=0"),
         ("top_k=0, min_p=0.05", "of a vocabulary of 4,100 tokens the program draws from", "all"),
         (FILTER, "the program draws from 9,", "all"),
         ("top_k=0, min_new_tokens=4", "with `min_new_tokens=4`, ", "without min_new_tokens=4"),

@@ -378,9 +378,6 @@ REFUSED = {
     "the program trains on images, and the probe has none; audit its loss with audit_token_loss": (
         HEAD.format(name="gpt2") + 'model.generate(load({"type": "image"}))'
     ),
-    "the program calls vLLM directly, which the probe cannot replace": (
-        HEAD.format(name="gpt2") + "from vllm import LLM"
-    ),
     "the program gets its rewards from a service (openai), and the audit has no network": (
         HEAD.format(name="gpt2") + "import openai"
     ),

@@ -151,7 +151,7 @@ FAULTS = (
 FIXES = {
     "scored-other-action": "log_probs = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))",
     "most-likely-action-scored": "log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])",
-    "behaviour-not-scored": "log_probs = (logits / temperature).log_softmax(-1), of the tokens",
+    "behaviour-not-scored": "(logits / temperature).log_softmax(-1), of draws with top_p=1, top_k=0",
     "prompt-scored": "mask = answer_mask  # 0 on the prompt and on the padding",
     "last-step-dropped": "use all tokens, because ending the answer is a decision too",
     "broadcast": "loss = -(log_probs * advantages.unsqueeze(1) * mask).sum()",

@@ -19,6 +19,7 @@ from eligibility.sandbox.workspace import repository_root
 
 # A program that imports it trains a language model; one that imports `datasets` only reads data.
 _LIBRARY = "trl"
+_ENGINES = ("vllm", "deepspeed")  # whose place the probe takes, whether they are installed or not
 _LOADERS = ("transformers", "datasets")
 _LOADS_MODELS = re.compile(r"^\s*(from|import) transformers\b", re.M)
 _FILES = 500  # of a program that are looked at
@@ -31,7 +32,7 @@ class LanguageProgram(BaseException):
 
 
 class _Finder:
-    """Ends the run where the installed library that trains language models is imported.
+    """Ends the run where the library that trains language models, or an engine, is imported.
 
     Of the libraries that load models and data it notes that they are there.
     """
@@ -42,13 +43,15 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in (_LIBRARY, *_LOADERS):
+        if name not in (_LIBRARY, *_ENGINES, *_LOADERS):
             return None
         found = PathFinder.find_spec(name, path)
+        if found is None and name in _ENGINES:
+            raise LanguageProgram
         origin = Path((found and found.origin) or self._folder)
         if found is None or (origin.is_relative_to(self._folder) and is_user_file(str(origin))):
             return None
-        if name == _LIBRARY:
+        if name not in _LOADERS:
             raise LanguageProgram
         loader: Any = found.loader
         stock = loader.exec_module

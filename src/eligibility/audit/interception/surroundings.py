@@ -9,7 +9,7 @@ import io
 import opcode
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -18,7 +18,14 @@ import torch
 from eligibility.audit.interception.one_process import run_alone
 from eligibility.audit.interception.other_numbers import seed_generators, set_states, states
 from eligibility.audit.patches import Patches
-from eligibility.audit.processor import PROCESSOR, cuda_is_available, made_near, moved_near, near
+from eligibility.audit.processor import (
+    PROCESSOR,
+    cuda_device_count,
+    cuda_is_available,
+    made_near,
+    moved_near,
+    near,
+)
 
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
@@ -37,7 +44,8 @@ _ANSWERS = 3  # that a program gets at the keyboard
 # Of torch.cuda: what programs call to set one up or to ask about it.
 _WITHOUT_EFFECT = (
     "set_device", "manual_seed", "manual_seed_all", "synchronize", "empty_cache", "init",
-    "reset_peak_memory_stats", "max_memory_allocated", "memory_allocated", "memory_reserved",
+    "reset_peak_memory_stats", "current_device", "max_memory_allocated", "memory_allocated",
+    "memory_reserved",
 )  # fmt: skip
 
 
@@ -117,8 +125,8 @@ class _Progress(Inert):
 
 
 class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, holds: Callable[[str], bool]) -> None:
-        self._holds = holds
+    def __init__(self, holds: Callable[[str], bool], given: Mapping[str, Any] = {}) -> None:
+        self._holds, self._given = holds, given
         self.made: list[str] = []
 
     def find_spec(
@@ -130,7 +138,9 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         self.made.append(spec.name)
-        return _InertModule(spec.name)
+        module = _InertModule(spec.name)
+        vars(module).update(self._given)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         pass
@@ -150,6 +160,17 @@ def quieten(patches: Patches) -> None:
     _empty_films(patches)
     patches.callback(set_states, states())
     seed_generators(_SEED)
+
+
+def replace_package(package: str, given: Mapping[str, Any]) -> None:
+    """From now on in this process it and all of its modules have these names; others are inert."""
+
+    def holds(name: str) -> bool:
+        return name.partition(".")[0] == package
+
+    for name in filter(holds, [*sys.modules]):
+        del sys.modules[name]
+    sys.meta_path.insert(0, _InertFinder(holds, given))
 
 
 def _make_inert(patches: Patches) -> None:
@@ -229,7 +250,7 @@ def stay_on_processor(patches: Patches) -> None:
     """
     patches.set(torch.cuda, "is_available", cuda_is_available)
     patches.set(torch.cuda, "get_device_properties", lambda device=None: PROCESSOR)
-    patches.set(torch.cuda, "device_count", lambda: 0)
+    patches.set(torch.cuda, "device_count", cuda_device_count)
     patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
     for name in _WITHOUT_EFFECT:
         patches.set(torch.cuda, name, lambda *args, **options: 0)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
@@ -143,13 +144,11 @@ def _uncorrected(measured: Measured) -> str:
 
 
 def _drawn_and_scored(measured: Measured) -> str:
-    """Where the two probabilities of a token differ most."""
-    world = measured.observed.outcomes.worlds[0]
-    states = len(measured.observed.language.states)
-    drawn, scored = (
-        table[:, :states].flatten() for table in (world.drawn.exp(), world.logits.softmax(-1))
-    )
-    most = int((drawn - scored).abs().argmax())
+    """The token that is drawn less often than it is scored, where they differ most."""
+    worlds, states = measured.observed.outcomes.worlds, len(measured.observed.language.states)
+    drawn = torch.cat([world.drawn[:, :states].exp().flatten() for world in worlds])
+    scored = torch.cat([world.logits[:, :states].softmax(-1).flatten() for world in worlds])
+    most = int((scored - drawn).argmax())
     return f"a token of probability {scored[most]:.3f} is drawn with {drawn[most]:.3f}"
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens
-from eligibility.audit.trainers.next_token import next_token
+from eligibility.audit.trainers.next_token import next_token, setting
 from eligibility.audit.trainers.tiny import SYMBOLS, VOCABULARY
 from eligibility.audit.user_code import asking_place
 
@@ -28,7 +28,7 @@ class ManyTokens:
 
     def __init__(self) -> None:
         self._kept = 0  # how many tokens can be drawn, of all that an answer may have; 0: all
-        self._by_top_k = False  # whether `top_k` alone keeps `generate` from the others
+        self._by_top_k = ""  # how the program asks for `top_k`, if that alone keeps it from others
         self._scored = False  # whether the loss has a gradient at the logit of one of the others
         self._drawn: list[tuple[Tensor, Tensor]] = []  # logits of the probe's tokens, and which can
         self._place: tuple[str, int] = ("", 0)
@@ -67,7 +67,9 @@ class ManyTokens:
         self.drawn_from(next_token(generate, model, prompt, options))
         if self._kept:
             freely = next_token(generate, model, prompt, options, top_k=0)
-            self._by_top_k = bool((freely[-_MORE:] > 0).all())
+            if bool((freely[-_MORE:] > 0).all()):
+                given = setting(options, "top_k") is not None
+                self._by_top_k = "`top_k`" if given else "`top_k` is 50 where it is not given"
 
     def found(self) -> dict[str, Any]:
         """What a run has shown; nothing, if the loss does not score what is never drawn."""
@@ -80,9 +82,9 @@ class ManyTokens:
         kept, end = self._kept, "; the probe has two tokens, so no figure here shows it"
         if self._by_top_k:
             return [
-                f"`generate` draws from the {kept} likeliest tokens (`top_k`, which is 50 where it "
-                f"is not given), and the loss scores them among all{end}",
-                f"model.generate(..., top_k=0)  # not {kept}",
+                f"tokens are drawn from the {kept} likeliest ({self._by_top_k}), and the loss "
+                f"scores them among all{end}",
+                f"top_k=0  # where tokens are drawn, instead of {kept}",
             ]
         if not kept:
             return []

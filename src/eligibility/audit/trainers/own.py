@@ -21,6 +21,7 @@ from eligibility.audit.running.preloading import preload
 from eligibility.audit.running.smaller import shrink
 from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
+from eligibility.audit.trainers.engines import replace_engines
 from eligibility.audit.trainers.hub import Hub, named_in
 from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record, run_to_end
@@ -143,7 +144,9 @@ def _install(record: Record, loop: Loop) -> None:
     settle(record, loop.met, loop.goes_backward)
     collate_rows()
     load_here(Patches())
-    _LoopHub(record, loop).install()
+    hub = _LoopHub(record, loop)
+    hub.install()
+    replace_engines(hub.model, hub.tokenizer)
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     loop.models.watch(llama.LlamaForCausalLM)
     loop.models.watch_optimizers()

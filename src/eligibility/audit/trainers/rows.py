@@ -19,7 +19,7 @@ _SAID = 1000  # rows that the data are said to have: a program may ask for some 
 
 
 class AnyText(str):
-    """A text that also answers as a list of texts, as a message, or as a number."""
+    """A text that also answers as a list of texts, as a message, as a number, or as an array."""
 
     __slots__ = ()
 
@@ -32,6 +32,10 @@ class AnyText(str):
 
     def __int__(self) -> int:
         return int(self._last())
+
+    def numpy(self) -> AnyText:
+        """What a column of numbers says, after ``set_format``."""
+        return self
 
     def _last(self) -> str:
         """The last number in it, which is the answer to the question."""

@@ -36,8 +36,6 @@ def reason_of(script: Path) -> str:
         return asked
     if _IMAGES.search(text):
         what = "trains on images, and the probe has none"
-    elif "vllm" in roots:
-        what = "calls vLLM directly, which the probe cannot replace"
     elif remote := sorted(roots & _REMOTE):
         what = f"gets its rewards from a service ({remote[0]}), and the audit has no network"
     else:
