@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from tests.audit.writing import audit_here, line_of
 
 PROGRAM = """
@@ -155,3 +156,43 @@ def test_a_sum_that_goes_on_over_that_step(tmp_path: Path) -> None:
     assert {finding.rule for finding in report.findings} == {
         "autoreset-step-trained-on", "return-carried-over-episodes",
     }, report.text()  # fmt: skip
+
+
+TRIED = """
+one = gym.make("CartPole-v1")
+one.reset(seed=0)
+for _ in range(20):
+    if any(one.step(one.action_space.sample())[2:4]):
+        one.reset()
+one.close()
+trial = SyncVectorEnv([lambda: gym.make("CartPole-v1")])
+trial.reset(seed=0)
+for _ in range(20):
+    trial.step(trial.action_space.sample())
+ACTORS, PARTS = 16, 64
+envs = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * ACTORS)
+"""
+
+
+def test_a_long_batch_is_short_though_another_environment_was_tried_out(tmp_path: Path) -> None:
+    """Whose number of parts is as small as can be: two steps would leave a sign of a mean."""
+    path = tmp_path / "train.py"
+    text = PPO.format(alive="dones[t + 1]", last="", parts="PARTS")
+    text = text.replace("STEPS = 6", "STEPS = 128")
+    for line in PPO.splitlines():
+        if line.startswith("envs = "):
+            text = text.replace(line, TRIED)
+    for old, new in (
+        ("torch.zeros(2)", "torch.zeros(ACTORS)"),
+        ("torch.zeros(STEPS, 2)", "torch.zeros(STEPS, ACTORS)"),
+        ("permutation(STEPS * 2)", "permutation(STEPS * ACTORS)"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    report = el.audit_script(path, max_paths=60)
+    assert {finding.rule for finding in report.findings} == {
+        "autoreset-step-trained-on", "truncation-as-termination",
+    }, report.text()  # fmt: skip
+    assert "left out: the 20 steps that it plays" in " ".join(report.notes)
+    assert "64 is 2 at" in " ".join(report.notes), report.notes

@@ -257,6 +257,10 @@ class Recorder:
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
         """For each call that may have drawn this action, its choices and whether the values fit."""
         active = sorted(self._episodes.keys() - (self._closed - {index}))
+        units = sum(len(group.units) for group in self.calls.groups)
+        drawn = units // max(len(components), 1)
+        if units % len(active) and index in active[-drawn:]:
+            active = active[-drawn:]  # those before are used no more, and were never closed
         widths = {len(components), environment.numbers.draws}
         return self.calls.of(active.index(index), len(active), components, widths)
 

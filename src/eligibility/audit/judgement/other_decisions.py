@@ -96,8 +96,10 @@ def minibatches(survey: Survey, evidence: Evidence) -> Iterator[Evidence]:
     if len(traces) != evidence.paths or not all(np.isfinite(each).all() for each in steps):
         return
     if any(SHUFFLED in trace.notes for trace in traces):
-        for parts in _pieces(np.array([len(each) for each in steps]), evidence):
-            yield _of_parts(parts, steps, evidence)
+        for pieces in _pieces(np.array([len(each) for each in steps]), evidence):
+            parts = _of_parts(pieces, steps, evidence)
+            if _can_be_of(parts.ascent, parts.eligibility, parts.entropy):
+                yield parts
     if evidence.present.all() and len({len(each) for each in steps}) == 1:
         of_steps = np.array(steps)  # [P, U, D]
         of_steps = of_steps[:, of_steps.any(axis=(0, 2))]  # without a critic's
@@ -169,12 +171,7 @@ def _used(ascent: Array, evidence: Evidence) -> Booleans:
     used: Booleans = np.ones(evidence.present.shape[1], dtype=bool)
 
     def explains(chosen: Booleans) -> bool:
-        parts = (evidence.eligibility[:, chosen], evidence.entropy[:, chosen])
-        basis = np.concatenate(parts, axis=1).transpose(0, 2, 1)  # [P, D, 2 I]
-        basis = basis / np.maximum(np.linalg.norm(basis, axis=1, keepdims=True), 1e-300)
-        solved = np.linalg.pinv(basis, rcond=_RANK) @ ascent[..., None]
-        left = np.linalg.norm(ascent - (basis @ solved)[..., 0])
-        return bool(left <= _LEFT * np.linalg.norm(ascent))
+        return _can_be_of(ascent, evidence.eligibility[:, chosen], evidence.entropy[:, chosen])
 
     def drop(first: int, last: int) -> None:
         """Of some decisions in their order, leave out each that the others can replace."""
@@ -189,3 +186,12 @@ def _used(ascent: Array, evidence: Evidence) -> Booleans:
 
     drop(0, len(used))
     return used
+
+
+def _can_be_of(ascent: Array, eligibility: Array, entropy: Array) -> bool:
+    """Whether gradients [P, D] are sums of what decisions [P, I, D] have, with any weights."""
+    basis = np.concatenate((eligibility, entropy), axis=1).transpose(0, 2, 1)  # [P, D, 2 I]
+    basis = basis / np.maximum(np.linalg.norm(basis, axis=1, keepdims=True), 1e-300)
+    solved = np.linalg.pinv(basis, rcond=_RANK) @ ascent[..., None]
+    left = np.linalg.norm(ascent - (basis @ solved)[..., 0])
+    return bool(left <= _LEFT * np.linalg.norm(ascent))

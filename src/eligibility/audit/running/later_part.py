@@ -87,7 +87,10 @@ def _first_update(trace: Trace) -> Beginning:
 
 
 def _played(trace: Trace) -> Beginning:
-    """Whole episodes before those that the first log-probabilities with a graph are of."""
+    """Whole episodes before those that the first log-probabilities with a graph are of.
+
+    Or before the first action that a policy draws, as where an environment is tried out.
+    """
     attached = [number for number, score in enumerate(trace.scores) if score.differentiable]
     if not attached or not trace.updates:
         return Beginning()
@@ -96,14 +99,25 @@ def _played(trace: Trace) -> Beginning:
     starts: tuple[int, ...] = (made - 1, made)  # an action is scored after its step, or before
     if made == trace.updates[0].steps_before and first.value_shape:  # or all of a batch together
         starts = (made - first.value_shape[0],)
-    for start in starts:
+    for start in (_first_of_policy(trace), *starts):
         if 0 < start < trace.updates[0].steps_before and _begins(trace.steps, start):
             draws = [draw for group in trace.steps[start].groups for draw in group]
             known = min(draws, default=0)
-            if known and trace.draws[known - 1].source == "environment":
-                known -= 1  # where the episode starts
+            for _ in {step.environment for step in trace.steps[start:]}:  # their episodes start
+                if known and trace.draws[known - 1].source == "environment":
+                    known -= 1
             return Beginning(0, start, known, attached[0]) if known else Beginning()
     return Beginning()
+
+
+def _first_of_policy(trace: Trace) -> int:
+    """The first step whose action a policy draws; 0 if none does."""
+    drawn = (
+        number
+        for number, step in enumerate(trace.steps)
+        if any(trace.draws[draw].source == "action" for group in step.groups for draw in group)
+    )
+    return next(drawn, 0)
 
 
 def _begins(steps: Sequence[Step], number: int) -> bool:

@@ -86,14 +86,15 @@ def small_batches(
             chosen, steps = [*chosen, number], found
     if steps > most and refused:
         needed = _fewest_of(promising, steps_with, most)
-        return (*chosen, *needed) if needed else ()
+        return _with_larger_parts([*chosen, *needed], run_with) if needed else ()
     # a search for a reward needs fewer draws; an enumeration needs few steps
     return tuple(chosen) if steps <= most or not first.steps else ()
 
 
 def _environments(trace: Trace) -> int:
-    """How many environments took a step."""
-    return len({step.environment for step in trace.steps})
+    """How many environments took a step, without those that were only tried out before."""
+    steps = trace.steps
+    return len({step.environment for step in steps[len(steps) // 2 :]})
 
 
 def _fewer_environments(
@@ -123,6 +124,24 @@ def _fewest_of(
         if others and steps_with(others) <= most:
             needed = others
     return tuple(needed)
+
+
+def _with_larger_parts(
+    numbers: Sequence[SmallNumber], run_with: Callable[[Sequence[SmallNumber]], Trace | None]
+) -> tuple[SmallNumber, ...]:
+    """The numbers, of which those that say how many parts a batch has are smaller still.
+
+    Of a part of two steps, a mean and a deviation leave nothing but a sign.
+    """
+    best, found = tuple(numbers), run_with(numbers)
+    for place, number in enumerate(numbers):
+        other = (*best[:place], (*number[:4], _FEW), *best[place + 1 :])
+        trial = run_with(other) if number[4] > _FEW else None
+        if trial is None or found is None or _steps(trial) != _steps(found):
+            continue
+        if 0 < len(trial.updates) < len(found.updates):
+            best, found = other, trial
+    return best
 
 
 def limits_in_probe(first: Trace, numbers: Sequence[WholeNumber]) -> tuple[SmallNumber, ...]:

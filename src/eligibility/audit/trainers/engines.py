@@ -27,7 +27,7 @@ _OF_GENERATE = {
 _LIKE_GENERATE = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _ALTERS = (  # what `generate` cannot do: options that change what is drawn, unless they are falsy
     "presence_penalty", "frequency_penalty", "logit_bias", "allowed_token_ids", "bad_words",
-    "guided_decoding", "structured_outputs",
+    "guided_decoding", "structured_outputs", "logits_processors",
 )  # fmt: skip
 
 
