@@ -22,7 +22,7 @@ adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
 data = load_dataset("openai/gsm8k", "main", split="train")
 params = SamplingParams(n=4, max_tokens=256{options})
 
-def reward(text, gold):
+def reward(text, gold, engine: LLM | None = None):
     return float(gold in text)
 
 for step in range(100):

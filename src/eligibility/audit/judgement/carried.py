@@ -48,7 +48,7 @@ _HOW = [(True, "terminated"), (False, "terminated"), (False, "ended"), (False, "
 _FORMS = [
     *(Carried(*how, *rest) for how in _HOW for rest in product((_NEXT, _LED), (False, True))),
     *(Carried(False, "last", after) for after in (_NEXT, _LED)),
-    *(Carried(*how, _RESET) for how in (_HOW[0], _HOW[1], _HOW[3])),
+    *(Carried(False, cut, _RESET) for cut in ("", "terminated")),
     *(
         Carried(True, cut, after, late=True)
         for cut in ("terminated", "ended")

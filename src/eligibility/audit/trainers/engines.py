@@ -236,14 +236,15 @@ def replace_engines(model: Callable[[str], Any], tokenizer: Callable[[str], Any]
         tokenizer: Likewise, its tokenizer.
     """
 
-    def llm(model_name: str = "", *args: Any, **options: Any) -> Vllm:
-        name = str(options.pop("model", model_name))
-        drawing = model(name)
-        drawing.draws_by = ""  # SamplingParams says everything
-        return Vllm(drawing, tokenizer(str(options.get("tokenizer") or name)), options)
+    class LLM(Vllm):  # a class: programs have it in their annotations, such as ``LLM | None``
+        def __init__(self, model_name: str = "", *args: Any, **options: Any) -> None:
+            name = str(options.pop("model", model_name))
+            drawing = model(name)
+            drawing.draws_by = ""  # SamplingParams says everything
+            super().__init__(drawing, tokenizer(str(options.get("tokenizer") or name)), options)
 
     outputs = dict.fromkeys(("RequestOutput", "CompletionOutput"), SimpleNamespace)
-    given = {"LLM": llm, "SamplingParams": SamplingParams, "TokensPrompt": dict, "TextPrompt": dict}
+    given = {"LLM": LLM, "SamplingParams": SamplingParams, "TokensPrompt": dict, "TextPrompt": dict}
     replace_package("vllm", given | outputs)
     optimizers = dict.fromkeys(("FusedAdam", "DeepSpeedCPUAdam"), torch.optim.AdamW)
     steps = {"initialize": _initialize, "DeepSpeedEngine": DeepSpeedEngine}
