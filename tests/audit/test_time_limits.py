@@ -47,6 +47,37 @@ for episode in range(1000):
 """
 _BOOTSTRAPPED = "critic(torch.tensor(state, dtype=torch.float32))[0].detach() * (not terminated)"
 
+_ONE_STEP = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make(MADE)
+seen = env.observation_space
+size = seen.n if hasattr(seen, "n") else seen.shape[0]
+
+def features(state):
+    if hasattr(seen, "n"):
+        return torch.nn.functional.one_hot(torch.tensor(int(state)), size).float()
+    return torch.as_tensor(state)
+
+actor, critic = torch.nn.Linear(size, int(env.action_space.n)), torch.nn.Linear(size, 1)
+optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()])
+for episode in range(1000):
+    state, _ = env.reset()
+    done = False
+    while not done:
+        policy, value = Categorical(logits=actor(features(state))), critic(features(state))[0]
+        action = policy.sample()
+        state, reward, terminated, truncated, _ = env.step(action.item())
+        done = terminated or truncated
+        target = reward + 0.9 * critic(features(state))[0].detach() * (not done)
+        loss = -policy.log_prob(action) * (target - value).detach() + (target - value).square()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 
 @pytest.mark.parametrize(("last", "faults"), [("0.0", 1), (_BOOTSTRAPPED, 0)])
 def test_a_value_at_the_limit_is_missed_by_what_is_seen_there(
@@ -97,3 +128,19 @@ def test_a_count_of_steps_is_compared_with_the_limit_of_its_own_environment(
     report = el.audit_script(tmp_path / "train.py")
     assert report.verdict == verdict, report.text()
     assert any("200 is 3 at train.py:17" in note for note in report.notes) == (limit == "200")
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict"),
+    [
+        ('"CartPole-v1"', "biased"),
+        ('"CliffWalking-v1"', "convention"),  # registered without a time limit: none is missed
+        ('"CliffWalking-v1", max_episode_steps=200', "biased"),
+    ],
+)
+def test_a_limit_is_missed_only_where_there_is_one(made: str, verdict: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(_ONE_STEP.replace("MADE", made), encoding="utf-8")
+    report = el.audit_script(tmp_path / "train.py")
+    assert report.verdict == verdict, report.summary
+    found = [finding.rule for finding in report.faults]
+    assert found == ["truncation-as-termination"] * (verdict == "biased")

@@ -18,6 +18,7 @@ from eligibility.audit.interception.probe import (
     Made,
     Probe,
     has_dense_rewards,
+    is_limited,
     known_spaces,
     never_terminates,
     registered_limit,
@@ -90,6 +91,7 @@ def _probe(
             real.close()
     probe = _placed(text, seen, masked, recorder, four_tuple)
     probe.render_mode = options.get("render_mode")
+    probe.limited = is_limited(text, options)
     return probe
 
 

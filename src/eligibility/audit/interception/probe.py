@@ -58,11 +58,18 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
 }
 _SPARSE = ("FrozenLake", "Pong")  # of these: those whose rewards are 0 on most steps
 _ENDLESS = ("Pendulum", "Reacher", "Swimmer", "HalfCheetah", "HumanoidStandup", "Pusher")
+_UNLIMITED = ("Blackjack", "CliffWalking")  # registered without a time limit
 
 
 def never_terminates(name: str) -> bool:
     """Whether this is a well-known environment whose episodes only a time limit ends."""
     return name.split("/")[-1].startswith(_ENDLESS)
+
+
+def is_limited(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether a time limit can end its episodes: Gymnasium's or one that ``options`` set."""
+    limited = not name.split("/")[-1].startswith(_UNLIMITED)
+    return limited or options.get("max_episode_steps") is not None
 
 
 def has_dense_rewards(name: str) -> bool:
@@ -107,6 +114,9 @@ class Probe(gymnasium.Env[Any, Any]):
         books: Those of the run: they answer its random choices and are told of what is done.
         four_tuple: Speak the interface of gym before 0.26.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
+
+    Attributes:
+        limited: Whether the last step is truncated; terminated where no time limit ends episodes.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -137,7 +147,7 @@ class Probe(gymnasium.Env[Any, Any]):
                     vars(space)["n"] = int(space.n)  # torch.nn.LSTM takes no int64 of numpy's
         if masked == "method":
             self.action_masks = lambda: masks_of(action_space, self.state)
-        self._started = False
+        self._started, self.limited = False, True
         self.previous = 0.0
         self._calls: list[FrameType] = []
         self._ended = False, False
@@ -190,7 +200,8 @@ class Probe(gymnasium.Env[Any, Any]):
             terminated, next_state = True, TERMINAL
         else:
             terminated, next_state = self._transition(state, parity)
-        truncated = not terminated and self.time >= self.size.horizon
+        over = not terminated and self.time >= self.size.horizon
+        terminated, truncated = terminated or (over and not self.limited), over and self.limited
         continuous = components[self.numbers.continuous[: len(components)]]
         self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
