@@ -16,6 +16,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a file is written over": lambda folder: (folder / "main.py").write_text("2"),
     "a file is new": lambda folder: (folder / "new.txt").write_text("2"),
     "a link is exchanged": lambda folder: exchanged(folder.parent / "sibling"),
+    "a file is a folder": lambda folder: turned_into_folder(folder / "main.py"),
+    "a folder is a link": lambda folder: turned_into_link(folder),
+    "a file cannot be read": lambda folder: (folder / "main.py").chmod(0),
     "nothing is left": lambda folder: shutil.rmtree(folder.parent),
 }
 
@@ -24,6 +27,18 @@ def exchanged(link: Path) -> None:
     assert link.is_symlink()
     link.unlink()
     link.symlink_to("/elsewhere")
+
+
+def turned_into_folder(file: Path) -> None:
+    file.unlink()
+    (file / "deep").mkdir(parents=True)
+    (file / "deep" / "new.txt").write_text("2")
+
+
+def turned_into_link(folder: Path) -> None:
+    moved = folder.with_name("moved")
+    folder.rename(moved)
+    folder.symlink_to(moved)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -37,7 +52,26 @@ def test_what_a_run_changes_is_made_again(change: str, tmp_path: Path) -> None:
     workspace.restore()
     assert [path.name for path in workspace.folder.iterdir()] == ["main.py"]
     assert (workspace.folder / "main.py").read_text() == "1"
+    assert (workspace.folder / "main.py").stat().st_mode & 0o777 == 0o644
+    assert not workspace.folder.is_symlink()
     assert (workspace.folder.parent / "sibling").readlink() == sibling
+
+
+def test_what_a_run_leaves_alone_is_not_copied_again(tmp_path: Path) -> None:
+    own, scratch = tmp_path / "own", tmp_path / "scratch"
+    for folder in (own, scratch):
+        folder.mkdir()
+    for name in ("main.py", "data.json"):
+        (own / name).write_text("1")
+    workspace = Workspace(own / "main.py", own, scratch, links=True)
+    kept, changed = workspace.folder / "data.json", workspace.folder / "main.py"
+    before = kept.stat().st_ino
+    for _ in range(2):
+        changed.write_text("2")
+        (workspace.folder / "figure.png").write_text("2")
+        workspace.restore()
+        assert (kept.stat().st_ino, changed.read_text()) == (before, "1")
+        assert not (workspace.folder / "figure.png").exists()
 
 
 def test_a_program_runs_where_the_user_is_standing_above_it(tmp_path: Path) -> None:

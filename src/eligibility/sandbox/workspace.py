@@ -9,6 +9,7 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ _COPIED, _COPIED_TOGETHER = 1 << 20, 32 << 20
 _COPIED_ALONE = 256 << 20  # of all files, where there are no links
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _LEFT_OUT = {"__pycache__", "node_modules"}
+_Seen = str | tuple[int, ...]  # where a link leads, or numbers of a folder or file
 
 
 class Workspace:
@@ -48,10 +50,13 @@ class Workspace:
             _Copier(around, target, links).neighbours()
 
     def restore(self) -> None:
-        """Make it again as it was, if anything in it is different."""
-        if _state(self._target) != self._before:
-            shutil.rmtree(self._target, ignore_errors=True)
-            self._fill()
+        """Make what is different in it again as it was."""
+        now = _state(self._target)
+        for path in now.keys() - self._before.keys():
+            _remove(path)
+        for path, seen in self._before.items():  # folders before what they hold
+            if now.get(path) != seen:
+                self._before[path] = self._again(path, seen)
 
     def copy_of(self, path: Path) -> Path | None:
         """Where the copy of a file is, if it has one."""
@@ -74,6 +79,23 @@ class Workspace:
         copied.folder(self._above, deep=self._deep)
         self._reach_own()
         self._before = _state(self._target)
+
+    def _again(self, path: str, seen: _Seen) -> _Seen:
+        """Make a link, a folder or a copy again as it was, and tell what it is like now."""
+        with suppress(OSError):
+            if isinstance(seen, str):
+                _remove(path)
+                os.symlink(seen, path)
+            elif stat.S_ISDIR(seen[0]):
+                if os.path.islink(path) or not os.path.isdir(path):
+                    _remove(path)
+                    os.mkdir(path)
+                os.chmod(path, stat.S_IMODE(seen[0]))
+            else:
+                _remove(path)
+                _copy(str(self._above / Path(path).relative_to(self._target)), path)
+            return _seen(path)
+        return seen
 
     def _reach_own(self) -> None:
         """A program that runs in a folder above still finds the files next to itself."""
@@ -132,8 +154,7 @@ class _Copier:
             return
         if entry.is_file() and size <= min(self._largest, self._bytes):
             self._bytes -= size
-            shutil.copyfile(entry.path, target)
-            shutil.copymode(entry.path, target)
+            _copy(entry.path, str(target))
         else:
             self._link(entry)
 
@@ -163,24 +184,40 @@ def repository_root(folder: Path) -> Path | None:
     return None
 
 
-def _state(folder: Path) -> dict[str, tuple[int, ...]]:
-    """What would be different if anything in the folder had been written to.
-
-    Links are left out: nothing can write through them, and replacing one changes its folder.
-    """
-    found: dict[str, tuple[int, ...]] = {}
+def _state(folder: Path) -> dict[str, _Seen]:
+    """What would be different if anything in the folder had been changed, and the folder itself."""
+    found: dict[str, _Seen] = {}
     with suppress(OSError):
-        found[str(folder)] = _seen(folder.stat())
+        found[str(folder)] = _seen(str(folder))
     waiting = [str(folder)]
     while waiting:
         with suppress(OSError):
             for entry in os.scandir(waiting.pop()):
-                if not entry.is_symlink():
-                    found[entry.path] = _seen(entry.stat())
-                    if entry.is_dir():
-                        waiting.append(entry.path)
+                found[entry.path] = _seen(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
     return found
 
 
-def _seen(stat: os.stat_result) -> tuple[int, ...]:
-    return stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns
+def _seen(path: str) -> _Seen:
+    """Where a link leads, the mode of a folder, and of a file what writing changes."""
+    own = os.lstat(path)
+    if stat.S_ISLNK(own.st_mode):
+        return os.readlink(path)
+    if stat.S_ISDIR(own.st_mode):
+        return (own.st_mode,)
+    return own.st_mode, own.st_ino, own.st_size, own.st_mtime_ns
+
+
+def _copy(source: str, target: str) -> None:
+    shutil.copyfile(source, target)
+    shutil.copymode(source, target)
+
+
+def _remove(path: str) -> None:
+    """Remove a file, a link or a folder with all it holds, if it is there."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)

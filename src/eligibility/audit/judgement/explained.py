@@ -31,3 +31,10 @@ class Explained:
 def match_of(program: AuditedProgram, evidence: Evidence) -> Match | None:
     """The plainest composition for these paths of the program; None if no rule fits."""
     return find_match(evidence, program.constants, program.tolerance, program.values)
+
+
+def fitted_match_of(program: AuditedProgram, evidence: Evidence) -> Match | None:
+    """The same with the values of a critic that no optimizer trains."""
+    if not program.critic or program.values != "no":
+        return None
+    return find_match(evidence, program.constants, program.tolerance, "fitted")

@@ -12,10 +12,10 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.earlier_returns import with_earlier_returns
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence, merged
-from eligibility.audit.judgement.explained import Explained, match_of
+from eligibility.audit.judgement.explained import Explained, fitted_match_of, match_of
 from eligibility.audit.judgement.importance_weights import with_importance_weights
 from eligibility.audit.judgement.match import with_offset
-from eligibility.audit.judgement.matching import RUNNING, find_match
+from eligibility.audit.judgement.matching import RUNNING
 from eligibility.audit.judgement.offset_logarithm import with_offset_logarithm
 from eligibility.audit.judgement.other_decisions import (
     in_minibatches,
@@ -24,12 +24,14 @@ from eligibility.audit.judgement.other_decisions import (
     with_one_component,
 )
 from eligibility.audit.judgement.other_objectives import (
-    with_added_rewards,
-    with_bonuses,
     with_changed_rewards,
     with_constant_term,
     with_end_reward,
     with_free_scale,
+)
+from eligibility.audit.judgement.rewards_of_states import (
+    with_added_rewards,
+    with_bonuses,
     with_replaced_rewards,
 )
 from eligibility.audit.judgement.some_entropies import with_some_entropies
@@ -63,10 +65,8 @@ def _of_merged_paths(program: AuditedProgram, evidence: Evidence) -> Explained |
 
 
 def _fitted_critic(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """The values of a critic that is fitted without an optimizer."""
-    if not program.critic or program.values != "no":
-        return None
-    match = find_match(evidence, program.constants, program.tolerance, "fitted")
+    """A composition with the values of a critic that no optimizer trains."""
+    match = fitted_match_of(program, evidence)
     return None if match is None else Explained(match, evidence)
 
 
@@ -79,12 +79,12 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_changed_rewards,
     with_constant_term,
     with_earlier_returns,
+    with_added_rewards,
     _fitted_critic,
     with_ignored_actions,
     with_one_component,
     with_first_decisions,
     with_end_reward,
-    with_added_rewards,
     with_bonuses,
     with_replaced_rewards,
     with_free_scale,

@@ -1,41 +1,35 @@
 """Programs that train on another objective on purpose: other rewards, or an added term.
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
-are clipped, shifted or squashed; a number of the states that is added to them, or takes their
-place; a penalty of the parameters alone; credits over a number of their batch. What changed is
-unknown, and the gradients are linear in it; given it, the program is judged like any other.
+are clipped, shifted or squashed; a penalty of the parameters alone; credits over a number of their
+batch. What changed is unknown, and the gradients are linear in it; given it, the program is judged
+like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.advantage import ENDINGS, Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.catalogue import NORMS, SCOPES, Candidate, candidates
+from eligibility.audit.judgement.catalogue import NORMS, Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence, histories
+from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.match import Match, explaining, with_rewards
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
 
-_NONE = 1e-6  # relative size of a constant that is none
+NONE = 1e-6  # relative size of a constant that is none
 _MOST = 24  # different rewards
-_WHOLE = "whole-episode-return"
-_UNMOVED = ("silent", "valued")  # kinds of credit that no reward moves
-_REPLACED = (
-    "with a number of unknown sign, which depends on the next state, in place of each reward"
-)
-_BONUS = "with a number that depends on the states so far added to each reward"
 _SAME = 1e-6  # relative to the largest reward
 
 
@@ -68,7 +62,7 @@ def _dropped(measured: Measured) -> bool:
     path = measured.evidence
     ended = (path.terminated | path.truncated)[0]
     size = np.abs(measured.credit).max(axis=0)
-    return bool(ended.any() and size[ended].max() < _NONE * size.max())
+    return bool(ended.any() and size[ended].max() < NONE * size.max())
 
 
 def _endings(evidence: Evidence) -> Iterator[Booleans]:
@@ -92,7 +86,7 @@ def _constant(program: AuditedProgram, evidence: Evidence, ended: Booleans) -> f
         factors = explaining(evidence, [shifted, *known, *entropy], program.tolerance)
         if factors is not None and factors[1]:
             constant = float(factors[0] / factors[1])
-            return constant if abs(constant) > _NONE else None
+            return constant if abs(constant) > NONE else None
     return None
 
 
@@ -144,170 +138,6 @@ def with_changed_rewards(program: AuditedProgram, evidence: Evidence) -> Explain
     return None
 
 
-def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """A number of the next state that is added to each reward.
-
-    Only where the credit was measured, from which such a number drops out, and without a fault.
-    """
-    told = program.constants.told
-    if evidence.long or not program.shaped or told is None or told.credit is None:
-        return None
-    known, critic = program.constants, program.values
-    forms = [(f, kind != "no") for kind in sorted({"no", critic}) for f in plain_forms(known, kind)]
-    if _WHOLE in told.rules:
-        whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
-        forms += [(form, critic != "no") for form in plain_forms(known, "no", whole)]
-    for form, valued in forms:
-        if form.faults:
-            continue
-        own, *values = linear_columns(evidence, timeline(evidence), form)
-        columns = [own, *(values if valued else ())]
-        columns += entropy_columns(evidence, timeline(evidence), form.norm)
-        columns += _of_next_states(evidence, form)
-        factors = explaining(evidence, columns, program.tolerance)
-        if factors is not None and factors[0]:
-            found = _table(evidence, factors / factors[0])
-            note = "with a number that depends on the next state added to each reward"
-            explained = _with_numbers(program, evidence, None, found, note)
-            if explained is not None:
-                return explained
-    return None
-
-
-def with_bonuses(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """A number of all states that an episode has met so far that is added to each reward.
-
-    Under the same conditions, and without a critic, whose values might be such numbers.
-    """
-    told = program.constants.told
-    if evidence.long or told is None or told.credit is None or program.values != "no":
-        return None
-    _, met, count = histories(evidence)
-    bonuses = [((met == number) & evidence.present).astype(float) for number in range(count)]
-    parts = [replace(evidence, reward=bonus) for bonus in bonuses if bonus.any()]
-    for form in plain_forms(program.constants, "no"):
-        columns = [linear_columns(part, timeline(part), form)[0] for part in (evidence, *parts)]
-        factors = explaining(evidence, columns, program.tolerance)
-        if factors is None or factors[0] <= 0.0:
-            continue
-        added = sum(factor * part.reward for factor, part in zip(factors[1:], parts, strict=True))
-        seen = replace(evidence, reward=evidence.reward + added / factors[0])
-        if (match := match_of(program, seen)) is not None and not match.form.faults:
-            changed = replace(match, note=_BONUS, changed="reward-changed", here_only=True)
-            return Explained(changed, seen)
-    return None
-
-
-def with_replaced_rewards(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """A number of the next state in the place of each reward.
-
-    Only where no reward moves the gradients, and where no numbers of the own states do as well.
-    What divides all credits of a batch only makes its gradient longer or shorter, so that the
-    gradients' directions are enough.
-    """
-    measured = program.measured
-    if evidence.long or measured is None or measured.kind not in _UNMOVED or not program.shaped:
-        return None
-    line, plain = timeline(evidence), next(plain_forms(program.constants, "no"))
-    alone = [*linear_columns(evidence, line, plain)[1:], *entropy_columns(evidence, line, "")]
-    if explaining(evidence, alone, program.tolerance) is not None:
-        return None
-    own = np.unique(evidence.reward[evidence.present].round(9))
-    nothing = own, np.zeros(len(own))
-    for form in _of_returns(program):
-        columns = linear_columns(evidence, line, form)[1:] if program.values != "no" else []
-        columns = [*columns, *_of_next_states(evidence, form)]
-        entropy = entropy_columns(evidence, line, form.norm)
-        factors = explaining(evidence, [*entropy, *columns], program.tolerance)
-        if factors is None:
-            factors = _up_to_each_paths_factor(evidence, columns, program.tolerance)
-        if factors is not None:
-            explained = _with_numbers(
-                program.untold, evidence, nothing, _table(evidence, factors), _REPLACED
-            )
-            if explained is not None:
-                return explained
-    return None
-
-
-def _of_returns(program: AuditedProgram) -> Iterator[Advantage]:
-    """Rewards-to-go, as they are, and centred as before a deviation divides them.
-
-    Not advantages of the next state's value: numbers of that state would stand for it.
-    """
-    forms = [f for f in plain_forms(program.constants, program.values) if f.ending == "return"]
-    yield from forms
-    for form, scope in product(forms, SCOPES):
-        yield replace(form, form=replace(form.form, transform="centred", scope=scope))
-
-
-def _next_states(evidence: Evidence) -> tuple[Integers, Integers]:
-    """[n] the states that steps led to, and whether the episode ended there: each pair once."""
-    ended = (evidence.terminated | evidence.truncated).astype(int)
-    pairs = np.stack([evidence.next_state[evidence.present], ended[evidence.present]])
-    states, ends = np.unique(pairs, axis=1)
-    return states, ends
-
-
-def _of_next_states(evidence: Evidence, form: Advantage) -> list[Array]:
-    """The gradients of ``form`` if each step into one of the next states earned 1."""
-    ended = (evidence.terminated | evidence.truncated).astype(int)
-    steps = (
-        (evidence.next_state == state) & (ended == end)
-        for state, end in zip(*_next_states(evidence), strict=True)
-    )
-    parts = [replace(evidence, reward=each.astype(float)) for each in steps]
-    return [linear_columns(part, timeline(part), form)[0] for part in parts]
-
-
-def _table(evidence: Evidence, factors: Array) -> Array:
-    """[states, 2] the last factors, by the next states that they belong to."""
-    found, pairs = np.zeros((evidence.states, 2)), _next_states(evidence)
-    found[pairs] = factors[-len(pairs[0]) :]
-    return found
-
-
-def _with_numbers(
-    program: AuditedProgram,
-    evidence: Evidence,
-    rewards: tuple[Array, Array] | None,
-    added: Array,
-    note: str,
-) -> Explained | None:
-    """The rule for such rewards, if there is one without a fault."""
-    seen = with_rewards(evidence, rewards, added)
-    match = match_of(program, seen)
-    if match is None or match.form.faults or not np.abs(added).max() > _NONE:
-        return None
-    changed = replace(match, note=note, changed="reward-changed", rewards=rewards, added=added)
-    return Explained(changed, seen)
-
-
-def _up_to_each_paths_factor(
-    evidence: Evidence, columns: Sequence[Array], tolerance: float
-) -> Array | None:
-    """The factors with which columns, [P * D] each, add up to the direction of every gradient.
-
-    None if there is no such sum, or more than one. What a batch's credits are divided by only makes
-    its gradient longer or shorter.
-    """
-    size = np.linalg.norm(evidence.ascent, axis=1, keepdims=True)
-    along = evidence.ascent / np.where(size > 0.0, size, 1.0)
-    matrix = np.array(columns).T
-    _, sizes, rows = np.linalg.svd(matrix, full_matrices=False)
-    basis = rows[sizes > _NONE * sizes[0]].T  # [n, r] combinations that do not vanish
-    sums = (matrix @ basis).reshape(*evidence.ascent.shape, -1)  # [P, D, r]
-    lengths = np.einsum("pdr,pd->pr", sums, along)
-    beside = (sums - along[..., None] * lengths[:, None]).reshape(matrix.shape[0], -1)
-    _, left, found = np.linalg.svd(beside, full_matrices=False)
-    if len(left) < 2 or left[-1] > tolerance * sizes[0] or left[-2] < _NONE * sizes[0]:
-        return None
-    factor = lengths @ found[-1]
-    if factor.min() < -_NONE * np.abs(factor).max() < 0.0 and factor.max() > -factor.min() * _NONE:
-        return None  # some gradients point the other way
-    return np.asarray(basis @ found[-1] * np.sign(factor.sum()))
-
-
 def with_free_scale(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """A positive factor that each path has of its own.
 
@@ -325,7 +155,7 @@ def with_free_scale(program: AuditedProgram, evidence: Evidence) -> Explained | 
         if not np.isfinite(column).all():
             continue
         square = (column * column).sum(axis=1)
-        known = square > _NONE * square.max()
+        known = square > NONE * square.max()
         factor = np.where(known, (column * target).sum(axis=1) / np.where(known, square, 1.0), 0.0)
         left = float(np.linalg.norm(target - factor[:, None] * column)) / size
         if left < program.tolerance and (factor[known] > 0).all():
