@@ -58,6 +58,7 @@ def test_answers_of_vllm_are_drawn_from_the_model(options: str, old: str, tmp_pa
     assert report.verdict == "unbiased", report.text()
     assert not report.findings
     assert not biasing(report)
+    assert any("a stand-in replaces vLLM" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +123,4 @@ def test_deepspeed_steps_once_its_losses_are_accumulated(tmp_path: Path) -> None
     assert report.verdict == "unbiased", report.text()
     assert report.rule is not None
     assert report.rule.startswith("weight of a token = 0.5 × "), report.rule
+    assert any("a stand-in replaces DeepSpeed" in note for note in report.notes)

@@ -228,16 +228,20 @@ def _initialize(
     return engine, optimizer, None, options.get("lr_scheduler")
 
 
-def replace_engines(model: Callable[[str], Any], tokenizer: Callable[[str], Any]) -> None:
+def replace_engines(
+    model: Callable[[str], Any], tokenizer: Callable[[str], Any], note: Callable[[str], None]
+) -> None:
     """From now on both packages are stand-ins, whether they are installed or not.
 
     Args:
         model: The probe's model for what is loaded by a name.
         tokenizer: Likewise, its tokenizer.
+        note: Tells the report that one of them is used.
     """
 
     class LLM(Vllm):  # a class: programs have it in their annotations, such as ``LLM | None``
         def __init__(self, model_name: str = "", *args: Any, **options: Any) -> None:
+            note("a stand-in replaces vLLM: the probe's model draws the answers, by SamplingParams")
             name = str(options.pop("model", model_name))
             drawing = model(name)
             drawing.draws_by = ""  # SamplingParams says everything
@@ -247,5 +251,10 @@ def replace_engines(model: Callable[[str], Any], tokenizer: Callable[[str], Any]
     given = {"LLM": LLM, "SamplingParams": SamplingParams, "TokensPrompt": dict, "TextPrompt": dict}
     replace_package("vllm", given | outputs)
     optimizers = dict.fromkeys(("FusedAdam", "DeepSpeedCPUAdam"), torch.optim.AdamW)
-    steps = {"initialize": _initialize, "DeepSpeedEngine": DeepSpeedEngine}
+
+    def initialize(*args: Any, **options: Any) -> tuple[Any, ...]:
+        note("a stand-in replaces DeepSpeed: of its engine only the steps of the optimizer remain")
+        return _initialize(*args, **options)
+
+    steps = {"initialize": initialize, "DeepSpeedEngine": DeepSpeedEngine}
     replace_package("deepspeed", steps | optimizers)

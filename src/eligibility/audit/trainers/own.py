@@ -146,7 +146,7 @@ def _install(record: Record, loop: Loop) -> None:
     load_here(Patches())
     hub = _LoopHub(record, loop)
     hub.install()
-    replace_engines(hub.model, hub.tokenizer)
+    replace_engines(hub.model, hub.tokenizer, record.note)
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     loop.models.watch(llama.LlamaForCausalLM)
     loop.models.watch_optimizers()
