@@ -79,9 +79,11 @@ def examine(
 
     plain = seen(runner)
     measured = measure(plain, runner)
+    whole_numbers = measured is None and is_stepwise(plain, runner)
 
     def program_of(observed: Survey) -> AuditedProgram:
-        return with_measured(known_of(observed), measured)
+        program = with_measured(known_of(observed), measured)
+        return replace(program, whole_numbers=whole_numbers)
 
     def again(other: Runner) -> AuditReport:
         return examine(other, max_paths, samples, progress, known_of, further=False)
@@ -98,8 +100,8 @@ def examine(
         drawn = replace(drawn, beyond=drawn.beyond or plain.beyond)  # what one path shows
         whole = _explained(drawn, runner, progress, program_of)
         report = whole if whole is not None and (unknown or whole.faults) else report
-    if report.verdict in ("unexplained", "inconclusive") and measured is None:
-        report = _of_whole_numbers(report, program_of(plain), runner)
+    if whole_numbers and report.verdict in ("unexplained", "inconclusive"):
+        report = _of_whole_numbers(report, program_of(plain))
     look = {"no-gradient": _of_later_update, "inconclusive": _with_late_optimizer}
     if further and report.verdict in look:
         other = look[report.verdict](plain, runner, again)
@@ -213,10 +215,8 @@ def _tells_more(other: AuditedProgram, first: AuditedProgram) -> bool:
     return not same or structure(other.measured) != structure(first.measured)
 
 
-def _of_whole_numbers(report: AuditReport, program: AuditedProgram, runner: Runner) -> AuditReport:
+def _of_whole_numbers(report: AuditReport, program: AuditedProgram) -> AuditReport:
     """The report, which names no fault, of paths too long for their credit to be measured."""
-    if not is_stepwise(program.survey, runner):
-        return report
     text = "small changes of the rewards change no gradient, and whole numbers do"
     finding = program.finding("integer-returns", text)
     return replace(report, verdict="biased", summary=finding.means, findings=(finding,))

@@ -31,6 +31,8 @@ class AuditedProgram:
         reading: What that credit says, where it could be read.
         shaped: Whether it may have changed its rewards.
         shortened: Whether the audit made the program's batches short.
+        whole_numbers: Whether its gradients follow its rewards, which are not whole, by whole
+            numbers only: no composition explains them.
     """
 
     survey: Survey
@@ -43,6 +45,7 @@ class AuditedProgram:
     reading: Reading | None = None
     shaped: bool = True
     shortened: bool = False
+    whole_numbers: bool = False
 
     @property
     def tolerance(self) -> float:

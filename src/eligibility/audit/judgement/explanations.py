@@ -39,6 +39,8 @@ from eligibility.audit.judgement.some_entropies import with_some_entropies
 
 def explain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """The first explanation that fits every path; None if no rule does."""
+    if program.whole_numbers:
+        return None
     if program.survey.targets:
         explained = with_importance_weights(_OF_TARGETS, program, evidence)
     else:

@@ -79,7 +79,8 @@ def measure(base: Survey, runner: Runner, besides: Measured | None = None) -> Me
 def is_stepwise(base: Survey, runner: Runner) -> bool:
     """Whether a path of any length has gradients that follow its rewards by whole numbers only.
 
-    The rewards are positive, so that only their signs, as some train on, do not change.
+    And whether it has other rewards. Those that are tried are positive, so that only their signs,
+    as some train on, do not change.
     """
     ran = [trace for trace in base.traces if trace.outcome in RAN and trace.updates]
     if not ran:
@@ -87,6 +88,8 @@ def is_stepwise(base: Survey, runner: Runner) -> bool:
     trace = min(ran, key=lambda trace: len(trace.steps))
     job = Job(trace.picked, base.size, raised=base.raised)
     rewards = np.array([step.reward for step in trace.steps if step.executed])
+    if (rewards == np.floor(rewards)).all():
+        return False
     number = np.arange(len(rewards))
     halves = np.abs(np.floor(rewards)) + 0.5
     others = halves + _SMALL_STEP * np.cos(number), halves + 1.0 + number % 2, _LARGE * halves

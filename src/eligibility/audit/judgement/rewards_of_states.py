@@ -30,7 +30,7 @@ from eligibility.audit.judgement.match import (
 from eligibility.audit.judgement.other_objectives import NONE, plain_forms
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
-_WHITENED = ("whitened", "whitened-biased", "scaled", "scaled-biased")
+_WHITENED = ("whitened", "whitened-biased")
 _STEPS, _MOVE = 12, 1e-5  # of Gauss and Newton's method, and what its slopes are taken by
 _SHARES = 1.0, 0.5, 0.2, 0.05  # of a step that may overshoot
 _FALLS = 0.9  # of what is left of the gradients: what the next step may leave
@@ -82,7 +82,8 @@ def _over_deviation(program: AuditedProgram, evidence: Evidence) -> Explained | 
     line, told = timeline(evidence), program.constants.told
     values = [(evidence.state == state).astype(float) for state in range(evidence.states)]
     for form in candidates(line, program.constants.discounts, 2, told):
-        if form.faults or form.transform not in _WHITENED or form.scope not in SCOPES:
+        usual = form.transform in _WHITENED and form.scope in SCOPES and not form.time_discount
+        if form.faults or not usual:
             continue
         rewards = [evidence.reward, *_next_state_steps(evidence)]
         lines = [timeline(replace(evidence, reward=each)) for each in rewards]
