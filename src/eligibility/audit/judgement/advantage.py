@@ -25,6 +25,7 @@ OWN = ("own-mean", "own-return", "own-reward")
 # Returns [T] minus values [T, 1]: every return meets every value; "-summed" over the actions too.
 CROSSED = ("crossed", "crossed-summed", "crossed-after-transform")
 AFTER_TRANSFORM = ("return-after-transform", CROSSED[2])  # whitened, and then minus V(s)
+OF_WHITENED = "return-of-whitened"  # returns are whitened before V(s) is subtracted, and then all
 BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
 AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a batch is cut off
 # V = 0 behind the last step of a batch, as if the episode ended there; time limits perhaps too.
@@ -49,13 +50,14 @@ class Advantage:
         form: Everything but the values.
         ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END``, ``HERE``,
             ``FROM_LAST`` or ``AFTER_RESET``; or, without bootstrap, "return": the credit minus
-            V(s), one of ``AFTER_TRANSFORM``, of ``CROSSED``, ``ACTION_VALUE``, or one of ``OWN``:
-            minus a share of itself.
+            V(s), one of ``AFTER_TRANSFORM``, ``OF_WHITENED``, one of ``CROSSED``,
+            ``ACTION_VALUE``, or one of ``OWN``: minus a share of itself.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
         baseline: Whether V(s) is subtracted from a bootstrapped return.
         steps: How many rewards a bootstrapped return has; 0: all of the episode's.
-        rewards: What is done to the rewards before values enter; None: nothing.
+        rewards: What is done to the rewards, or of ``OF_WHITENED`` to the returns, before values
+            enter; None: nothing.
     """
 
     form: Candidate
@@ -83,7 +85,8 @@ class Advantage:
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
         known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
         known |= {BEHIND_BATCH[1]: ENDINGS[1], AFTER_RESET: ENDINGS[2], FROM_LAST: FROM_LAST}
-        centred = self.rewards is not None and not self.rewards.transform.startswith("scaled")
+        changed = self._changed_rewards
+        centred = changed is not None and not changed.transform.startswith("scaled")
         own = ("rewards-centred",) if centred else ()
         return self.form.faults + own + ((known[self.ending],) if self.ending in known else ())
 
@@ -95,12 +98,17 @@ class Advantage:
         estimated = "gae" if self.between else "bootstrapped"
         count: tuple[str, ...] = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
         count = (CUT,) if self.ending in BEHIND_BATCH else count
-        count += (SCALED,) if self.divides_rewards else ()
+        count += (SCALED,) if self._changed_rewards and self.divides_rewards else ()
         return ("baseline" if self.of_return else estimated, *count, *self.form.conventions)
 
     @property
+    def _changed_rewards(self) -> Candidate | None:
+        """What is done to the rewards themselves, if anything is."""
+        return None if self.ending == OF_WHITENED else self.rewards
+
+    @property
     def divides_rewards(self) -> bool:
-        """Whether the rewards are divided by a standard deviation."""
+        """Whether the rewards, or the returns before values enter, are divided by a deviation."""
         return self.rewards is not None and self.rewards.divides
 
     @property
@@ -121,7 +129,7 @@ class Advantage:
     @property
     def of_return(self) -> bool:
         """Whether values are subtracted from the composition's own credit, without a bootstrap."""
-        return self.ending in ("return", *AFTER_TRANSFORM, *CROSSED)
+        return self.ending in ("return", *AFTER_TRANSFORM, OF_WHITENED, *CROSSED)
 
     @property
     def between(self) -> bool:
@@ -164,6 +172,8 @@ class Advantage:
         if self.ending in OWN:
             credit = self.form.credit.of(line, self.discount)
             credit = credit - here * _own_return(line, self.ending, credit, self.discount)
+        elif self.ending == OF_WHITENED and self.rewards is not None:
+            credit = self.rewards.weights(line) - here
         elif self.ending == "return" and self.rewards is not None:
             credit = line.accumulated(self.rewards.weights(line), self.discount) - here
         elif self.ending == "return":

@@ -17,6 +17,7 @@ from eligibility.audit.judgement.advantage import (
     ENDINGS,
     FROM_LAST,
     HERE,
+    OF_WHITENED,
     OWN,
     Advantage,
 )
@@ -38,6 +39,7 @@ _OVER_SPREAD = (
     "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-biased-late",
     "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
+_WHITENED = ("whitened", "whitened-biased")
 # What is done to rewards before values enter.
 _OF_REWARDS = (
     "scaled", "scaled-biased", "scaled-of-several", "scaled-biased-of-several", "centred",
@@ -64,12 +66,15 @@ def _forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
 
 
 def baselines(line: Timeline, constants: Constants) -> Iterator[Advantage]:
-    """Compositions minus V(s), whose weights are affine in the values."""
+    """Compositions minus V(s), whose weights are affine in the values; and whitened ones, again."""
     for form in _forms(line, constants):
         if form.transform in AFFINE:
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
+        if form.transform in _WHITENED and not form.faults and not line.long:
+            whitened = replace(form, time_discount=False, coupling="", norm="")
+            yield Advantage(form, OF_WHITENED, 1.0, rewards=whitened)
 
 
 def own_returns(line: Timeline, constants: Constants) -> Iterator[Advantage]:
