@@ -329,3 +329,29 @@ def test_one_layer_may_give_logits_and_values(
     report = audited(tmp_path, *ONE_LAYER, *change, ONE, text=EPISODES)
     assert [fault.rule for fault in report.faults] == rules, report.text()
     assert rules or report.verdict == "convention", report.text()
+
+
+def _of_whitened(again: str) -> tuple[str, str]:
+    return (
+        "        log_probs = torch",
+        "        whitened = lambda numbers: (numbers - numbers.mean()) / (numbers.std() + EPS)\n"
+        "        returns = torch.tensor([\n"
+        "            sum(GAMMA**k * r for k, r in enumerate(rewards[t:]))\n"
+        "            for t in range(len(rewards))\n"
+        "        ])\n"
+        f"        advantages = {again}(whitened(returns) - value.detach())\n"
+        "        log_probs = torch",
+    )
+
+
+@pytest.mark.parametrize("again", ["whitened", ""])
+@pytest.mark.parametrize("epsilon", ["0.0", "1e-3"])
+def test_whitened_returns_minus_values_may_be_whitened_again(
+    again: str, epsilon: str, tmp_path: Path
+) -> None:
+    small = ("GAMMA, LAMBDA = 0.99, 0.9", f"GAMMA, LAMBDA, EPS = 0.99, 0.9, {epsilon}")
+    report = audited(tmp_path, _of_whitened(again), small, ONE, text=EPISODES)
+    assert report.verdict == "convention", report.text()
+    first = ", of returns whitened" if again else ""
+    assert f"reward-to-go minus V(s) (γ = 0.99){first}, whitened" in report.rule
+    assert not report.faults

@@ -147,3 +147,53 @@ def test_episodes_that_are_scored_twice_each_have_no_other_actions(tmp_path: Pat
     lost = ("loss - (log_probs * advantages).sum()", wrong)
     report = audited(tmp_path, twice, lost, TWO, text=EPISODES)
     assert not report.faults, report.text()
+
+
+# Rollouts too long to run all of them: the values that stand for a normal number reach no bound.
+ROLLOUTS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+mean, critic = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+optimizer = torch.optim.Adam([*mean.parameters(), *critic.parameters()])
+obs, _ = env.reset()
+for update in range(100):
+    states, actions, old, rewards, nexts = [], [], [], [], []
+    for step in range(8):
+        state = torch.as_tensor(obs)
+        with torch.no_grad():
+            policy = Normal(2.0 * torch.tanh(mean(state)), 0.7)
+            action = policy.sample()
+            old.append(policy.log_prob(action))
+        clipped = action.clamp(-2.0, 2.0)
+        obs, reward, terminated, truncated, _ = env.step(clipped.numpy())
+        states.append(state)
+        actions.append(STORED)
+        rewards.append(float(reward))
+        nexts.append(torch.as_tensor(obs))
+        if terminated or truncated:
+            obs, _ = env.reset()
+    states, nexts, rewards = torch.stack(states), torch.stack(nexts), torch.tensor(rewards)
+    target = rewards + 0.9 * critic(nexts).squeeze(-1).detach()
+    values = critic(states).squeeze(-1)
+    scores = Normal(2.0 * torch.tanh(mean(states)), 0.7).log_prob(torch.stack(actions))
+    ratio = (scores - torch.stack(old)).exp().squeeze(-1)
+    advantages = (target - values).detach()
+    loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+    loss = loss + (target - values).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("stored", "faults"), [("action", 0), ("clipped", 1)])
+def test_numbers_that_are_clipped_before_they_are_scored_are_seen_far_out(
+    stored: str, faults: int, tmp_path: Path
+) -> None:
+    report = audited(tmp_path, text=ROLLOUTS.replace("STORED", stored))
+    assert not report.exhaustive
+    assert [each.rule for each in report.faults] == ["transformed-action-scored"] * faults
+    assert report.verdict == ("biased" if faults else "convention"), report.text()

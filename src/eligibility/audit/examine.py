@@ -28,7 +28,12 @@ from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.reading import structure
 from eligibility.audit.judgement.refusal import inconclusive
-from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
+from eligibility.audit.judgement.resolution import (
+    has_continuous_draws,
+    resolved,
+    with_far_scores,
+    with_other_values,
+)
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport, Convention, if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
@@ -250,6 +255,8 @@ def _examined(
     if normal:
         report = resolved(report, observed, runner, program_of, max_paths, progress)
         program = program_of(plain)
+    elif match is not None:
+        report = with_far_scores(report, program, runner)
     if is_scaled_by_critic(match, program, runner):
         lost = program.finding("broadcast", _ONLY_SCALED, "warning")  # a baseline, and no more
         findings = (replace(lost, means=CROSSED_MEANS), *report.findings)

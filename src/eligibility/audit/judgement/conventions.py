@@ -14,6 +14,7 @@ from eligibility.audit.judgement.advantage import (
     BY_COUNT,
     CROSSED,
     CUT,
+    OF_WHITENED,
     OWN_RETURN,
     SCALED,
     Advantage,
@@ -188,7 +189,8 @@ def describe(match: Match, tolerance: float) -> str:
     if isinstance(match.form, Advantage) and match.form.rewards is not None:
         rewards = match.form.rewards
         over = _OVER.get(rewards.scope, "")
-        words += [f"of rewards {name}{over}" for name in transform_names(rewards.transform)]
+        what = "returns" if match.form.ending == OF_WHITENED else "rewards"
+        words += [f"of {what} {name}{over}" for name in transform_names(rewards.transform)]
     if form.time_discount:
         words.append("times γ^t")
     if form.transform:

@@ -188,7 +188,8 @@ def _fit_over_spread(
         if found is None:
             return None
         values, least = found
-        if least >= max(tolerance, _PROMISING if form.between else 0.0):
+        near = form.between or form.divides_rewards  # with a λ or an ε that is still to be found
+        if least >= max(tolerance, _PROMISING if near else 0.0):
             continue
         undivided = form.form.undivided(form.credits(evidence, line, values), line)
         own = with_epsilon(form.form, undivided, evidence, line)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose
-from eligibility.audit.judgement.scoring import compare_scoring
+from eligibility.audit.judgement.scoring import Scoring, compare_scoring
 from eligibility.audit.quadrature import COARSE, FINE
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import Runner, run_all
@@ -24,6 +24,7 @@ from eligibility.audit.running.survey import RAN, Progress, Survey, enumerated
 from eligibility.audit.trace import Trace
 
 _OFF_NODES = 12  # paths at other values
+_FAR = 4  # of these, where the paths are a sample
 _CANNOT_TELL = (
     "the sums over the nodes of continuous draws are not conclusive: no rule explains every path, "
 )
@@ -89,9 +90,33 @@ def _only_on_nodes(report: AuditReport, program: AuditedProgram, rule: str) -> A
     if scoring is None:
         summary = f"{_CANNOT_TELL}but those at the nodes are by {rule}"
         return replace(report, verdict="inconclusive", summary=summary)
+    return _scored_otherwise(report, program, scoring)
+
+
+def _scored_otherwise(
+    report: AuditReport, program: AuditedProgram, scoring: Scoring
+) -> AuditReport:
+    """The report of a program whose scores are wrong at values off the nodes only."""
     evidence = f"{scoring.evidence}; it happens too rarely to show in the residual"
     finding = program.finding(scoring.rule, evidence)
-    return replace(report, verdict="biased", summary=finding.means, findings=(finding,))
+    findings = (finding, *report.findings)
+    return replace(report, verdict="biased", summary=finding.means, findings=findings)
+
+
+def with_far_scores(report: AuditReport, program: AuditedProgram, runner: Runner) -> AuditReport:
+    """The report of sampled paths, and what is scored where continuous draws are far out.
+
+    Too few paths are sampled to see what happens to rare values, such as those that are clipped.
+    """
+    survey = program.survey
+    drawn = any(draw.loc is not None for trace in survey.traces for draw in trace.draws)
+    if survey.exhaustive or not drawn or compare_scoring(survey) is not None:
+        return report
+    job = replace(_job(survey, COARSE), off_nodes=True)
+    runs = run_all(runner, (replace(job, seed=seed) for seed in range(_FAR)))
+    far = replace(survey, traces=tuple(run for run in runs if run.outcome in RAN))
+    scoring = compare_scoring(far)
+    return report if scoring is None else _scored_otherwise(report, program, scoring)
 
 
 def _enumerated(

@@ -20,7 +20,10 @@ def shortened_line(source: Source, loss: int) -> int:
 
 
 def _merged_flags_line(source: Source) -> int:
-    """Where both flags of ``step`` become one that no loop or branch asks for; or 0."""
+    """Where both flags of ``step`` become one that no loop or branch asks for; or 0.
+
+    Or where a branch that asks for both of them puts 0 in the place of a value.
+    """
     asked = {
         name
         for node in ast.walk(source.tree)
@@ -37,7 +40,20 @@ def _merged_flags_line(source: Source) -> int:
             read = mentioned_names(statement) - made
             if not made & asked and any(names <= read for names in flags):
                 return line
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.If) and any(names <= mentioned_names(node.test) for names in flags):
+            zeros = (each.lineno for each in node.body if _assigns_zero(each))
+            if line := next(zeros, 0):
+                return line
     return 0
+
+
+def _assigns_zero(node: ast.stmt) -> bool:
+    """Whether it gives a name a value that is made of 0."""
+    if not isinstance(node, ast.Assign):
+        return False
+    numbers = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+    return bool(numbers) and not any(numbers)
 
 
 def _constant_flag_line(source: Source) -> int:
