@@ -60,6 +60,7 @@ TITLES = {
     14: "A fourteenth field test",
     15: "A fifteenth field test",
     16: "A sixteenth field test",
+    17: "A seventeenth field test",
 }
 
 

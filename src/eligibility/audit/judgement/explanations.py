@@ -30,6 +30,7 @@ from eligibility.audit.judgement.other_objectives import (
     with_free_scale,
 )
 from eligibility.audit.judgement.rewards_of_states import (
+    with_added_and_whitened,
     with_added_rewards,
     with_bonuses,
     with_replaced_rewards,
@@ -81,12 +82,13 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_changed_rewards,
     with_constant_term,
     with_earlier_returns,
-    with_added_rewards,
+    with_added_and_whitened,
     _fitted_critic,
     with_ignored_actions,
     with_one_component,
     with_first_decisions,
     with_end_reward,
+    with_added_rewards,
     with_bonuses,
     with_replaced_rewards,
     with_free_scale,

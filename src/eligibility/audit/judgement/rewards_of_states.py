@@ -50,11 +50,7 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
     Only where the credit was measured, from which such a number drops out, and without a fault.
     """
     told = program.constants.told
-    if evidence.long or not program.shaped or told is None:
-        return None
-    if told.divides:
-        return _over_deviation(program, evidence)
-    if told.credit is None:
+    if evidence.long or not program.shaped or told is None or told.credit is None:
         return None
     known, critic = program.constants, program.values
     forms = [(f, kind != "no") for kind in sorted({"no", critic}) for f in plain_forms(known, kind)]
@@ -77,9 +73,11 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
     return None
 
 
-def _over_deviation(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """The same, where credits are divided by their standard deviation, perhaps after V(s)."""
+def with_added_and_whitened(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """The same where the returns are whitened, perhaps less V(s), before or after that."""
     line, told = timeline(evidence), program.constants.told
+    if evidence.long or not program.shaped or told is None or not told.divides:
+        return None
     values = [(evidence.state == state).astype(float) for state in range(evidence.states)]
     for form in candidates(line, program.constants.discounts, 2, told):
         usual = form.transform in _WHITENED and form.scope in SCOPES and not form.time_discount
