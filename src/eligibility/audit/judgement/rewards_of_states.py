@@ -34,7 +34,7 @@ _WHITENED = ("whitened", "whitened-biased")
 _STEPS, _MOVE = 12, 1e-5  # of Gauss and Newton's method, and what its slopes are taken by
 _SHARES = 1.0, 0.5, 0.2, 0.05  # of a step that may overshoot
 _FALLS = 0.9  # of what is left of the gradients: what the next step may leave
-_CLOSE = 1e-10  # share of the gradients
+_FINER = 0.1  # of the tolerance: what may be left at the end
 _WHOLE = "whole-episode-return"
 _UNMOVED = ("silent", "valued")  # kinds of credit that no reward moves
 _ADDED = "with a number that depends on the next state added to each reward"
@@ -78,13 +78,13 @@ def with_added_and_whitened(program: AuditedProgram, evidence: Evidence) -> Expl
     line, told = timeline(evidence), program.constants.told
     if evidence.long or not program.shaped or told is None or not told.divides:
         return None
+    rewards = [evidence.reward, *_next_state_steps(evidence)]
+    lines = [timeline(replace(evidence, reward=each)) for each in rewards]
     values = [(evidence.state == state).astype(float) for state in range(evidence.states)]
     for form in candidates(line, program.constants.discounts, 2, told):
         usual = form.transform in _WHITENED and form.scope in SCOPES and not form.time_discount
         if form.faults or not usual:
             continue
-        rewards = [evidence.reward, *_next_state_steps(evidence)]
-        lines = [timeline(replace(evidence, reward=each)) for each in rewards]
         credits = [form.credit.of(each, form.discount) for each in lines]
         outside = replace(form, transform="")
         after = [evidence.gradient(outside.finished(each, line)).ravel() for each in values]
@@ -93,7 +93,7 @@ def with_added_and_whitened(program: AuditedProgram, evidence: Evidence) -> Expl
         if program.critic:
             ways += [(credits, [*entropy, *after]), ([*credits, *values], entropy)]
         for inside, beside in ways:
-            factors = _inside(evidence, line, form, inside, beside)
+            factors = _inside(evidence, line, form, inside, beside, program.tolerance)
             if factors is not None:
                 added = _table(evidence, factors[: len(rewards) - 1])
                 explained = _with_numbers(program, evidence, None, added, _ADDED)
@@ -108,6 +108,7 @@ def _inside(
     form: Candidate,
     credits: Sequence[Array],
     beside: Sequence[Array],
+    tolerance: float,
 ) -> Array | None:
     """The factors of all credits but the first with which ``form`` explains the gradients.
 
@@ -120,6 +121,7 @@ def _inside(
         form: What divides the sum of the credits by its deviation.
         credits: [P, I] each.
         beside: [P * D] gradients that may be added, each by a factor of its own.
+        tolerance: Residuals below it are rounding.
     """
     unknowns = len(credits) + 1 + len(beside)  # with ε and the scale
     if not tell_equations(episodes_of(evidence), unknowns + MORE_EQUATIONS):
@@ -157,7 +159,7 @@ def _inside(
         if found[best] > _FALLS * least:
             return None
         by, least = moved[best], found[best]
-        if least < _CLOSE:
+        if least < _FINER * tolerance:
             return np.asarray(by[:-1])
     return None
 
