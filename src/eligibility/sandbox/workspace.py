@@ -215,8 +215,8 @@ def _copy(source: str, target: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove a file, a link or a folder with all it holds, if it is there."""
-    with suppress(FileNotFoundError):
+    """Remove a file, a link or a folder with all it holds, as far as that is possible."""
+    with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             shutil.rmtree(path, ignore_errors=True)
         else:
