@@ -199,10 +199,11 @@ def _compare(step: Step, draw: Draw, row: Row) -> Scoring | None:
         return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
     taken = _taken(draw)
     if row.value is not None and abs(row.value - taken) > 1e-6:
-        return Scoring(
-            "scored-other-action",
-            f"{where} action {taken:g} was taken and action {row.value:g} was scored",
+        words = (
+            "the number {:g} was drawn and {:g}" if gaussian else "action {:g} was taken and {:g}"
         )
+        told = words.format(taken, row.value)
+        return Scoring("scored-other-action", f"{where} {told} was scored")
     return None
 
 
