@@ -73,18 +73,17 @@ def small_batches(
     actors = _FEW if chosen else max(count, 1)
     if chosen:
         steps = steps_with(())
-    left = [number for number in known if (*number, _FEW) not in chosen]
+    others = [number for number in known if (*number, _FEW) not in chosen]
     acted = len(first.steps or first.draws)
-    promising, refused = _by_promise(steps, steps / actors, left, acted)[:_TRIALS], False
-    tiny = [(*number[:4], _FEW) for number in promising]  # parts of an episode, or many episodes
-    for number in (*promising, *tiny):
+    promising, refused = _by_promise(steps, steps / actors, others, acted)[:_TRIALS], False
+    tiny = [(*number[:4], _FEW) for number in promising]  # for what takes parts of one episode
+    for number in (*promising, *(tiny if steps == float("inf") or not first.steps else ())):
         if steps <= most:
             break
         found = steps_with([number])
         refused = refused or math.isnan(found)  # such as parts that are larger than the whole
         if found < steps:
-            others = [each for each in chosen if each[:4] != number[:4]]
-            chosen, steps = [*others, number], found
+            chosen, steps = [*chosen, number], found
     if steps > most and refused:
         needed = _fewest_of(promising, steps_with, most)
         return _with_larger_parts([*chosen, *needed], run_with) if needed else ()
