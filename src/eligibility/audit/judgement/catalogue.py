@@ -31,6 +31,7 @@ TRANSFORMS = (
     "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
     "centred-so-far", "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
+WHITENED = ("whitened", "whitened-biased")  # by N − 1, or by N
 _OF_REWARDS = ("scaled-of-rewards", "scaled-of-rewards-biased")  # before they are summed
 _SEVERAL = "-of-several"  # what is alone in its scope stays as it is
 # Those that need several episodes.

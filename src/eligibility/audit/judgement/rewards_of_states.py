@@ -15,7 +15,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.judgement.advantage import Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.catalogue import SCOPES, Candidate, candidates
+from eligibility.audit.judgement.catalogue import SCOPES, WHITENED, Candidate, candidates
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
@@ -30,7 +30,6 @@ from eligibility.audit.judgement.match import (
 from eligibility.audit.judgement.other_objectives import NONE, plain_forms
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
-_WHITENED = ("whitened", "whitened-biased")
 _STEPS, _MOVE = 12, 1e-5  # of Gauss and Newton's method, and what its slopes are taken by
 _SHARES = 1.0, 0.5, 0.2, 0.05  # of a step that may overshoot
 _FALLS = 0.9  # of what is left of the gradients: what the next step may leave
@@ -82,7 +81,7 @@ def with_added_and_whitened(program: AuditedProgram, evidence: Evidence) -> Expl
     lines = [timeline(replace(evidence, reward=each)) for each in rewards]
     values = [(evidence.state == state).astype(float) for state in range(evidence.states)]
     for form in candidates(line, program.constants.discounts, 2, told):
-        usual = form.transform in _WHITENED and form.scope in SCOPES and not form.time_discount
+        usual = form.transform in WHITENED and form.scope in SCOPES and not form.time_discount
         if form.faults or not usual:
             continue
         credits = [form.credit.of(each, form.discount) for each in lines]

@@ -25,6 +25,7 @@ from eligibility.audit.judgement.carried import CARRIED, RULE
 from eligibility.audit.judgement.catalogue import (
     SCOPES,
     TRANSFORMS,
+    WHITENED,
     Candidate,
     candidates,
     compared_with_sums,
@@ -39,7 +40,6 @@ _OVER_SPREAD = (
     "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-biased-late",
     "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
-_WHITENED = ("whitened", "whitened-biased")
 # What is done to rewards before values enter.
 _OF_REWARDS = (
     "scaled", "scaled-biased", "scaled-of-several", "scaled-biased-of-several", "centred",
@@ -66,13 +66,13 @@ def _forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
 
 
 def baselines(line: Timeline, constants: Constants) -> Iterator[Advantage]:
-    """Compositions minus V(s), whose weights are affine in the values; and whitened ones, again."""
+    """Compositions minus V(s); also whitened returns minus V(s), whitened again."""
     for form in _forms(line, constants):
         if form.transform in AFFINE:
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
-        if form.transform in _WHITENED and not form.faults and not line.long:
+        if form.transform in WHITENED and not form.faults and not line.long:
             whitened = replace(form, time_discount=False, coupling="", norm="")
             yield Advantage(form, OF_WHITENED, 1.0, rewards=whitened)
 
