@@ -196,4 +196,4 @@ def test_the_likeliest_tokens_alone_are_not_the_policy(tmp_path: Path) -> None:
     report = report_of(trained(tmp_path, "GRPO", "top_k=50"), "grpo.py")
     (finding,) = report.findings
     assert (report.verdict, finding.rule) == ("biased", "behaviour-not-scored")
-    assert "50 likeliest tokens" in finding.evidence
+    assert "tokens are drawn from the 50 likeliest (`top_k`)" in finding.evidence
