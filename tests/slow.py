@@ -34,8 +34,7 @@ def add_option(parser: pytest.Parser) -> None:
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect those that are for another commit."""
     which, known = config.getoption("--slow"), LIST.read_text("utf-8").splitlines()
-    if which == "all":
-        _check(config, known, items)
+    _check(config, known, items)
     if which == "all" or not all(_is_whole(argument) for argument in config.args):
         return
     here = set() if which == "none" else {*known[_number_of_commit(config.rootpath) :: PARTS]}

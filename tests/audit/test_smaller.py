@@ -252,6 +252,59 @@ for episode in range(1000):
         opt.step()
 """.replace("30", "ROWS")
 
+# a baseline that is fitted with as many steps as ROWS, if a batch of 32 episodes has them
+_FITTED = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+value = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=1e-2)
+value_opt = torch.optim.SGD(value.parameters(), lr=1e-2)
+for batch in range(100):
+    states, scores, returns = [], [], []
+    for episode in range(32):
+        obs, _ = env.reset()
+        rewards, done = [], False
+        while not done:
+            states.append(torch.as_tensor(obs))
+            policy = Categorical(logits=net(states[-1]))
+            action = policy.sample()
+            scores.append(policy.log_prob(action))
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            rewards.append(reward)
+            done = terminated or truncated
+        returns += torch.tensor(rewards).flip(0).cumsum(0).flip(0).tolist()
+    states, returns = torch.stack(states), torch.tensor(returns)
+    for part in range(len(states) // ROWS):
+        rows = slice(ROWS * part, ROWS * part + ROWS)
+        value_opt.zero_grad()
+        (value(states[rows])[:, 0] - returns[rows]).pow(2).mean().backward()
+        value_opt.step()
+    loss = -(torch.stack(scores) * (returns - value(states)[:, 0].detach())).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_batch_is_not_so_short_that_a_baseline_is_never_fitted(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_FITTED.replace("ROWS", "8"), encoding="utf-8")
+    report = el.audit_script(path, max_paths=1, samples=8)
+    assert "32 is 2" not in " ".join(report.notes), report.notes
+    assert [finding.rule for finding in report.findings] == ["baseline-sees-own-return"]
+
+
+def test_a_batch_that_stays_long_at_six_is_tried_at_two(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_FITTED.replace("ROWS", "2"), encoding="utf-8")
+    with ScriptRunner(path, (), 100.0, 2048, False) as runner:
+        numbers = small_batches(runner, runner.run(FIRST), read_source(path).whole_numbers)
+    assert [number[3:] for number in numbers] == [(32, 2)]
+
 
 def test_parts_of_an_episode_are_shorter_than_the_probe_s(tmp_path: Path) -> None:
     path = tmp_path / "program.py"

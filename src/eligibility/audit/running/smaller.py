@@ -51,13 +51,14 @@ def small_batches(
     steps = _steps(first)
     if steps <= most or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
         return ()
-    learns = not first.updates or _has_gradient(first)
+    learned = _learned(first)
 
     def run_with(smaller: Sequence[SmallNumber]) -> Trace | None:
         """The first path with these; None if the program does not run with them."""
         trial = Smaller(runner, tuple(smaller)).run(FIRST)
-        unlearning = learns and bool(trial.updates) and not _has_gradient(trial)
-        return None if unlearning or trial.outcome == "error" else trial
+        learns = _has_gradient(trial) or (bool(first.updates) and not _has_gradient(first))
+        as_before = not trial.updates or (learns and _learned(trial) >= learned)
+        return trial if as_before and trial.outcome != "error" else None
 
     known = numbers()
     # the rows of a problem of the program's own are environments, and a mean is of all of them
@@ -73,17 +74,18 @@ def small_batches(
     actors = _FEW if chosen else max(count, 1)
     if chosen:
         steps = steps_with(())
-    others = [number for number in known if (*number, _FEW) not in chosen]
+    left = [number for number in known if (*number, _FEW) not in chosen]
     acted = len(first.steps or first.draws)
-    promising, refused = _by_promise(steps, steps / actors, others, acted)[:_TRIALS], False
-    tiny = [(*number[:4], _FEW) for number in promising]  # for what takes parts of one episode
-    for number in (*promising, *(tiny if steps == float("inf") or not first.steps else ())):
+    promising, refused = _by_promise(steps, steps / actors, left, acted)[:_TRIALS], False
+    tiny = [(*number[:4], _FEW) for number in promising]  # parts of an episode, or many episodes
+    for number in (*promising, *tiny):
         if steps <= most:
             break
         found = steps_with([number])
         refused = refused or math.isnan(found)  # such as parts that are larger than the whole
         if found < steps:
-            chosen, steps = [*chosen, number], found
+            others = [each for each in chosen if each[:4] != number[:4]]
+            chosen, steps = [*others, number], found
     if steps > most and refused:
         needed = _fewest_of(promising, steps_with, most)
         return _with_larger_parts([*chosen, *needed], run_with) if needed else ()
@@ -182,6 +184,12 @@ def _has_no_batch(trace: Trace) -> bool:
     """Whether a run came to its end without an environment, or to a module that is not there."""
     ended = trace.outcome == "finished" and not trace.steps
     return ended or bool(_NOT_LOADED.search(trace.detail))
+
+
+def _learned(trace: Trace) -> set[int]:
+    """Which parameter tensors a run's updates change; a baseline may need a batch of some size."""
+    rows = [update.ascent for update in trace.updates]
+    return {place for row in rows for place, values in enumerate(row) if values is not None}
 
 
 def _has_gradient(trace: Trace) -> bool:
