@@ -180,7 +180,7 @@ class Probe(gymnasium.Env[Any, Any]):
         self.state, self._started = self.start, True
         self.time, self.previous = 0, 0.0
         self._books.on_reset(self)
-        observation = self._books.shown(copy.deepcopy(self._observations[self.state]))
+        observation = self._observation(self.state)
         return observation if self.four_tuple else (observation, self._info())
 
     def step(self, action: Any) -> Any:
@@ -219,10 +219,13 @@ class Probe(gymnasium.Env[Any, Any]):
             self._books.job.other_end, False
         )
         seen = (self.state + 1) % TERMINAL if other else self.state
-        observation = self._books.shown(copy.deepcopy(self._observations[seen]))
+        observation = self._observation(seen)
         if self.four_tuple:
             return observation, reward, any(self._ended), {}
         return observation, reward, *self._ended, self._info()
+
+    def _observation(self, state: int) -> Any:
+        return self._books.shown(copy.deepcopy(self._observations[state]), self.observation_space)
 
     def close(self) -> None:
         """It is not needed any more."""

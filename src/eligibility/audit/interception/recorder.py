@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.choices import (
@@ -100,12 +101,12 @@ class Recorder:
 
     # environments --------------------------------------------------------------------------------
 
-    def shown(self, observation: Any) -> Any:
+    def shown(self, observation: Any, space: spaces.Space[Any]) -> Any:
         """What the program sees: as the job says, with separate features for every observation."""
         if not self.job.jitter:
             return observation
         self._seen += 1
-        return jittered(observation, self._seen, self.job.jitter)
+        return jittered(observation, space, self._seen, self.job.jitter)
 
     def on_reset(self, environment: Probe) -> None:
         """An episode starts."""

@@ -13,6 +13,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.rounds import Rounds, of_other_rewards
 from eligibility.audit.running.runner import Runner
 
+_MORE = (0.0, 1.0, 2.0)  # what is added to each reward of the first update
 _ROUNDING = 1e-6  # relative size
 _RANK = 1e-5  # relative size below which eligibilities count as dependent
 ADDED = "rewards of the first update are added to the weights of the second"
@@ -44,8 +45,10 @@ def keeps_rewards(match: Match, rounds: Rounds, runner: Runner) -> bool:
     A baseline, which takes past rewards off the weights, is not meant, and neither is what rescales
     them.
     """
-    seen = gather(of_other_rewards(rounds, runner, (0.0, 1.0, 2.0)))
-    if seen is None or not np.isfinite(seen.ascent).all() or not seen.present.any():
+    seen = gather(of_other_rewards(rounds, runner, _MORE))
+    if seen is None or seen.paths < len(_MORE):
+        return False  # a program that has learned enough may end
+    if not (np.isfinite(seen.ascent).all() and seen.present.any()):
         return False
     if (seen.present != seen.present[0]).any() or (seen.state != seen.state[0]).any():
         return False  # other rewards led it another way
