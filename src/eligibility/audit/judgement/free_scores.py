@@ -15,9 +15,9 @@ import numpy as np
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.evidence import Evidence, episodes_of
+from eligibility.audit.judgement.evidence import Evidence, episodes_of, merged
 from eligibility.audit.judgement.scoring import Scoring
-from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.survey import RAN, Survey, has_critic
 from eligibility.audit.trace import Step, Trace
@@ -89,6 +89,9 @@ def what_is_scored(
             return density
     if credited:
         return None
+    if volumes is None:  # paths that differ in what is drawn before an action tell the same
+        evidence = merged(evidence)
+        line = timeline(evidence)
     valued = has_critic(survey)  # w − V(s) with unknown V adds −V(s) g(s, a), as free as g is
     known = line, constants, tolerance
     if volumes is not None:

@@ -91,7 +91,7 @@ def _targets(
 
 def _is_same(first: Target, second: Target) -> bool:
     one, other = ((*t.probs, t.loc or 0.0, t.scale or 0.0) for t in (first, second))
-    return np.allclose(one, other)
+    return len(one) == len(other) and np.allclose(one, other)
 
 
 def _scored(trace: Trace, call: int) -> list[Draw]:
