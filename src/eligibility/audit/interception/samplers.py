@@ -242,11 +242,11 @@ def _note_tables(patches: Patches, recorder: Recorder) -> None:
         watch(owner, "log_softmax", lambda table: recorder.scores.add_table(table.exp()))
         watch(owner, "softmax", recorder.scores.add_probabilities)
 
-    def cross_entropy(input: torch.Tensor, *args: Any, **options: Any) -> Any:
-        result = stock_loss(input, *args, **options)
+    def cross_entropy(input: torch.Tensor, target: torch.Tensor, *args: Any, **options: Any) -> Any:
+        result = stock_loss(input, target, *args, **options)
         table = recorder.running and result.requires_grad and 0 < input.dim() <= 2
-        if table and has_numbers(input) and _on_simplex(input):
-            recorder.scores.add_table(torch.softmax(input.detach(), -1))
+        if table and has_numbers(input):
+            recorder.scores.add_labelled(input.detach().softmax(-1), target)
         return result
 
     stock_loss = patches.set(torch.nn.functional, "cross_entropy", cross_entropy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from eligibility.audit.trace import Score
 from eligibility.audit.user_code import user_place
 
 _MAX_SCORES = 256
-_MAX_NUMBERS = 64
+_MAX_NUMBERS = 256
 
 
 class Scores:
@@ -37,6 +38,14 @@ class Scores:
         if self._room(probs):
             self._attached += probs.requires_grad
             self._scores.append(self._of_table(probs, scored=True))
+
+    def add_labelled(self, probs: torch.Tensor, labels: torch.Tensor) -> None:
+        """The program has computed the cross-entropy of labels: of actions, say, or of answers."""
+        if self._room(probs):
+            self._attached += 1
+            score = self._of_table(probs, scored=True)
+            values = () if labels.is_floating_point() else tuple(_numbers(labels))
+            self._scores.append(replace(score, value_shape=tuple(labels.shape), values=values))
 
     def add_probabilities(self, probs: torch.Tensor) -> None:
         """The program has computed probabilities; their logarithms are perhaps its scores."""

@@ -33,7 +33,10 @@ def compare_scoring(survey: Survey) -> Scoring | None:
     call = executing_call(survey.traces)
     for trace in survey.traces:
         passes = scored_choices(trace, call)
-        if _in_another_order([pair for pairs in passes for pair in pairs]):
+        if any(
+            _in_another_order([pair for pairs in each for pair in pairs])
+            for each in (passes, scored_choices(trace, call, executed=True))
+        ):
             continue
         told = [_disagreement(pairs) for pairs in passes]
         found = told[0] if told and all(told) else None
@@ -67,8 +70,10 @@ def _disagreement(pairs: list[Pair]) -> Scoring | None:
     return next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
 
 
-def scored_choices(trace: Trace, call: int) -> list[list[Pair]]:
+def scored_choices(trace: Trace, call: int, executed: bool = False) -> list[list[Pair]]:
     """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
+
+    Where only those count that were ``executed``, what a vector environment ignored is left out.
 
     Where some scores carry a gradient, the others are those of an old policy: they are left out. A
     program that scores while it acts says by the moment of the call which action it means. Else
@@ -79,10 +84,11 @@ def scored_choices(trace: Trace, call: int) -> list[list[Pair]]:
     decisions = [
         [(step, trace.draws[position]) for position in executed_draws(step, call)]
         for step in trace.steps
+        if step.executed or not executed
     ]
     if not all(decisions):
         return []
-    rows = _while_acting(scores, decisions)
+    rows = None if executed else _while_acting(scores, decisions)
     if rows is None:
         rows = [row for score in scores for row in _rows(score)]
     flat = [choice for decision in decisions for choice in decision]

@@ -77,6 +77,12 @@ def _non_finite(program: AuditedProgram, evidence: Evidence, finite: Booleans) -
     if any((_has_episode_of_one_step(seen) != finite).all() for seen in (evidence, first)):
         text = f"{share}: those with an episode of one step"
         return [program.finding("std-of-one-element", text, "warning")]
+    if program.shortened:  # of a part of one element, say, where the program's has many
+        return [
+            program.finding(
+                "non-finite-gradient", f"{share}, in batches that the audit made short", "warning"
+            )
+        ]
     return [program.finding("non-finite-gradient", share)]
 
 
@@ -86,11 +92,10 @@ def without_rare_equals(
     """The findings. Numbers that only the probe makes equal are not a fault.
 
     Where a rule divides by a standard deviation, the gradient is not finite if all numbers are
-    equal. A probe of three states makes a critic's advantages so, or those of a batch that the
-    audit shortened; a longer batch of an environment with more states does not.
+    equal. A probe of three states makes a critic's advantages so; an environment with more states
+    does not.
     """
-    rare = isinstance(match.form, Advantage) or program.shortened
-    if not rare or not broken.paths or not _all_equal(broken, match):
+    if not isinstance(match.form, Advantage) or not broken.paths or not _all_equal(broken, match):
         return list(findings)
     text = (
         "those on which all values that are divided by their standard deviation are equal, as "
