@@ -76,6 +76,23 @@ def test_advantages_of_other_answers_have_the_means_of_their_own_groups(tmp_path
     assert "group (N − 1) + 1.0e-03" in report.rule
 
 
+def test_answers_that_are_compared_with_those_to_other_prompts_are_found(tmp_path: Path) -> None:
+    """Prompts in turn, and groups of rows that lie side by side."""
+    tiled = LOOP.replace(
+        "model.generate(**questions, do_sample=True, top_k=0, num_return_sequences=2,",
+        "model.generate(questions.input_ids.repeat(2, 1), do_sample=True, top_k=0,"
+        " attention_mask=questions.attention_mask.repeat(2, 1),",
+    )
+    whitened = "((rewards - rewards.mean(1, True)) / (rewards.std(1, keepdim=True) + 1e-6))"
+    text = tiled.format(group="i // 2", advantages=whitened, mask=MASK)
+    report = audited(tmp_path, text)
+    named = [(each.rule, each.severity) for each in report.findings]
+    assert named == [("reward-of-another-answer", "fault")], report.summary
+    assert "reward − mean of the answers with its number" in report.rule
+    line = next(i for i, code in enumerate(text.splitlines(), 1) if "rewards.mean" in code)
+    assert abs(report.findings[0].line - line) <= 1
+
+
 def test_rewards_of_a_prompt_s_own_answers_are_read_exactly(tmp_path: Path) -> None:
     report = audited(tmp_path, loop("i // 2"))
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary

@@ -114,14 +114,14 @@ FAULTS = (
         id="reward-of-another-answer",
         title="answers get the rewards of other answers",
         means=(
-            "an answer is reinforced by the reward of another answer, often to another prompt, so "
-            "its own reward has little or no part in what becomes of it"
+            "an answer is reinforced by the reward of another answer, or compared with answers to "
+            "other prompts where those to its own are meant"
         ),
         fix="rewards = rewards.view(prompts, group_size)  # answers to a prompt lie side by side",
         example="rewards = rewards.view(group_size, prompts).T      # as if they were interleaved",
         note=(
             "Two conventions for a batch are mixed: answers to one prompt side by side, and the "
-            "prompts in turn. Each weight is then a function of the wrong reward, in every batch."
+            "prompts in turn. Each weight is then a function of the wrong rewards, in every batch."
         ),
         seen_in=(
             "Two forks of nanoGRPO, which append the reward of answer i to the list of prompt "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from eligibility.audit.language.laws import BOUND
+from eligibility.audit.language.laws import BOUND, NUMBERED
 from eligibility.audit.language.measured import Measured
 from eligibility.audit.language.reading import Reading
 
@@ -16,6 +16,7 @@ _REWARDS = {
     "tokens": "mean over the batch's tokens",
     "tokens of group means": "mean of the groups' means over the batch's tokens",
     "group tokens": "mean over the group's tokens",
+    NUMBERED: f"mean of the {NUMBERED}",
     "wrong group": "mean of the group whose number is the answer's",
 }
 _COUNTED = {

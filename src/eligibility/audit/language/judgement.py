@@ -12,7 +12,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.formula import rule_of
-from eligibility.audit.language.laws import RATIOS
+from eligibility.audit.language.laws import NUMBERED, RATIOS
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.measurement import share
 from eligibility.audit.language.places import place_of, ratio_of_one
@@ -108,6 +108,9 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "broadcast", f"answer i of each prompt has a statistic of prompt i {every}"
     if reading.rewards != "its own":
         yield "reward-of-another-answer", f"the rewards are {reading.rewards} {every}"
+    if reading.coefficients.get(NUMBERED):
+        text = f"each is compared with the answers to other prompts that have its number, {every}"
+        yield "reward-of-another-answer", text
     if reading.scored.startswith("token "):
         yield "scored-other-action", f"the {reading.scored} is scored {every}"
     if reading.scored == "most likely":

@@ -14,6 +14,8 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.language.sample import Sample
 
+NUMBERED = "answers with its number"  # the rows of one prompt in turn, read as those of one group
+
 RowLaw = Callable[[Sample], Array]  # [M, B]
 TokenLaw = Callable[[Sample], Array]  # [M, B, W]
 
@@ -149,6 +151,7 @@ SCALES: dict[str, RowLaw] = {
     ),
     "others of the group": _others_deviation,
     "wrong group": _crossed_deviation,
+    NUMBERED: lambda s: _deviation(s.rewards, s.by_number),
     "largest of the group": lambda s: _block_max(np.abs(s.rewards - s.by_group(s.rewards)), s),
     "mean size of the group": lambda s: s.by_group(np.abs(s.rewards - s.by_group(s.rewards))),
     "range of the group": lambda s: _block_max(s.rewards, s) + _block_max(-s.rewards, s),
@@ -203,23 +206,33 @@ def _block_max(values: Array, sample: Sample) -> Array:
     return np.repeat(np.maximum.reduceat(values, starts, axis=1), sample.group_size, axis=1)
 
 
-def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]:
+# Which means an advantage may have: unusual ones only where no usual one fits, since with them one
+# composition can pass for another.
+USUAL, UNUSUAL, OF_NUMBERS = "usual", "unusual", "of numbers"
+
+
+def baseline_columns(sample: Sample, means: str = "") -> dict[str, Array]:
     """[M, B] each: what an advantage is a sum of.
 
     Args:
         sample: With the rewards.
-        by_length: Whether unusual means are among them: over tokens, in which a long answer counts
-            more, and of the wrong group.
+        means: Which: unusual ones are over tokens, in which a long answer counts more,
+            and of the wrong group; all of them if empty.
     """
     rewards = sample.rewards
     columns = {"own": rewards}
+    several = 1 < sample.group_size < rewards.shape[1]
+    if means in ("", OF_NUMBERS) and several:
+        columns[NUMBERED] = sample.by_number(rewards)
+    if means == OF_NUMBERS:
+        return columns
     if sample.group_size > 1:
         columns["group"] = sample.by_group(rewards)
     if rewards.shape[1] > sample.group_size:
         columns["batch"] = _batch(rewards)
-    if by_length and rewards.shape[1] > 1:
+    if means != USUAL and rewards.shape[1] > 1:
         columns["tokens"] = token_weighted_mean(sample, rewards)
-        if 1 < sample.group_size < rewards.shape[1]:
+        if several:
             columns["tokens of group means"] = token_weighted_mean(sample, sample.by_group(rewards))
         if sample.square:
             columns["wrong group"] = sample.crossed(rewards)

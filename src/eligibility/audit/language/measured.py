@@ -194,22 +194,39 @@ class _Read:
     regularised: bool
     other: Array
 
+    @property
+    def complete(self) -> bool:
+        """Whether every part of the gradient was read."""
+        return self.reading is not None and (self.regularisers is not None or not self.regularised)
+
 
 def _read(observed: Observed, micro_batch: int | None) -> _Read:
-    whole = sample_of(observed, observed.ascent, micro_batch)
-    rewarded = replace(whole, ascent=sample_of(observed, observed.odd, None).ascent)
-    other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
+    """The reading of all batches; else of those in which each row is known from the others."""
+    found = _read_of(observed, micro_batch, lambda sample: sample)
+    if found.complete or observed.language.prompts == 1:
+        return found
+    told = _read_of(observed, micro_batch, Sample.told_apart)
+    return told if told.complete else found
+
+
+def _read_of(
+    observed: Observed, micro_batch: int | None, some: Callable[[Sample], Sample]
+) -> _Read:
+    """The reading of some of the batches."""
+    whole = some(sample_of(observed, observed.ascent, micro_batch))
+    rewarded = replace(whole, ascent=some(sample_of(observed, observed.odd, None)).ascent)
+    other = replace(whole, ascent=some(sample_of(observed, observed.even, None)).ascent)
     regularised = other.size > TOLERANCE * whole.size
     off_policy = not observed.outcomes.worlds[0].behaviour.on_policy
-    both = sample_of(observed, observed.ascent, micro_batch, negated=True)
+    both = some(sample_of(observed, observed.ascent, micro_batch, negated=True))
     if regularised and not off_policy:
-        some = _first(lambda exact: read_selected(both, exact))
-        if some is not None:
-            return _Read(some, None, False, np.zeros_like(observed.ascent))
+        selected = _first(lambda exact: read_selected(both, exact))
+        if selected is not None:
+            return _Read(selected, None, False, np.zeros_like(observed.ascent))
     reading = _first(lambda exact: read(rewarded, off_policy, exact))
     terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
     found = _Read(reading, terms, regularised, observed.even)
-    if off_policy or not regularised or (reading is not None and terms is not None):
+    if off_policy or found.complete or not regularised:
         return found
     together = _first(lambda exact: read_whitened(both, exact))
     return found if together is None else _Read(*together, regularised, observed.even)

@@ -100,10 +100,10 @@ def _law(
     drawn: Observed, plain: Observed, other: Array, reading: Reading, exact: float
 ) -> Weighting | None:
     score = SCORED[reading.scored]
-    sample = sample_of(drawn, drawn.ascent - other, None, negated=True)
+    sample = sample_of(drawn, drawn.ascent - other, None, negated=True).told_apart()
     weights, beside = project(sample, score(sample))
     if beside > exact:
         return None
     same = replace(drawn, logits=plain.logits)  # of the same batches
-    on_policy = sample_of(same, plain.ascent, None, negated=True)
+    on_policy = sample_of(same, plain.ascent, None, negated=True).told_apart()
     return read_weighting(sample, weights, project(on_policy, score(on_policy))[0], exact)

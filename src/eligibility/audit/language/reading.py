@@ -15,12 +15,15 @@ from eligibility.audit.language.laws import (
     DIVISORS,
     FACTORS,
     MULTIPLIERS,
+    OF_NUMBERS,
     PATTERNS,
     RATIOS,
     REWARDS,
     SCALES,
     SCORED,
     SELECTED,
+    UNUSUAL,
+    USUAL,
     arrangements,
     baseline_columns,
 )
@@ -81,15 +84,16 @@ def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Read
     few = sample.take(np.arange(0, len(sample.rewards), step))
     shapes = list(_shapes(few, off_policy, exact))
     weights = {name: project(few, SCORED[name](few))[0] for name in {s.scored for s in shapes}}
-    # baselines weighted by length last: with them a divisor can pass for another one
-    for rewards, by_length in itertools.product(arrangements(sample), (False, True)):
+    ways = [*itertools.product(arrangements(sample), (USUAL, UNUSUAL))]
+    ways += [("its own", OF_NUMBERS)] if len(ways) > 2 else []
+    for rewards, means in ways:
         arranged = REWARDS[rewards](few)
-        bases = baseline_columns(arranged, by_length)
+        bases = baseline_columns(arranged, means)
         for shape in shapes:
             shape = replace(shape, rewards=rewards)
             found = _fit(arranged, shape, weights[shape.scored], bases)
             if found.residual < exact:
-                found = _fitted(sample, shape, by_length)
+                found = _fitted(sample, shape, means)
                 if found.residual < exact:
                     return found
     return None
@@ -138,11 +142,11 @@ def pattern_alone(sample: Sample) -> str:
     return _pattern(sample, "taken", EXACT) if sample.size else "all"
 
 
-def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
+def _fitted(sample: Sample, shape: Reading, means: str) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
     sample = REWARDS[shape.rewards](sample)
     weights, _ = project(sample, SCORED[shape.scored](sample))
-    return _fit(sample, shape, weights, baseline_columns(sample, by_length))
+    return _fit(sample, shape, weights, baseline_columns(sample, means))
 
 
 def _fit(sample: Sample, shape: Reading, weights: Array, bases: Mapping[str, Array]) -> Reading:

@@ -78,6 +78,11 @@ class Sample:
         size = self.group_size
         return np.tile(_block_mean(values, size)[:, ::size], (1, size))
 
+    def by_number(self, values: Array) -> Array:
+        """[M, B] mean over the answers of all prompts that have the same number in their group."""
+        table = values.reshape(len(values), -1, self.group_size)
+        return np.broadcast_to(table.mean(1, keepdims=True), table.shape).reshape(values.shape)
+
     @property
     def square(self) -> bool:
         """Whether there are as many groups as answers in each, so that they can be confused."""
@@ -86,6 +91,19 @@ class Sample:
     def by_slice(self, values: Array) -> Array:
         """[M, B] mean over each micro-batch, at each of its rows."""
         return _block_mean(values, self.slice_rows)
+
+    def told_apart(self) -> Sample:
+        """The batches of several prompts in which no two answers to one of them are the same.
+
+        The gradients of a program's own loop do not tell which of two such rows is which.
+        """
+        if not 1 < self.group_size < self.rewards.shape[1]:
+            return self
+        rows = np.where(self.mask, self.tokens, -1)
+        rows = rows.reshape(len(rows), -1, self.group_size, rows.shape[-1])
+        same = (rows[:, :, :, None] == rows[:, :, None]).all(-1).sum((1, 2, 3))
+        kept = np.flatnonzero(same == rows.shape[1] * self.group_size)
+        return self.take(kept) if len(kept) else self
 
     def take(self, index: Integers) -> Sample:
         """The sample of some of the batches."""
