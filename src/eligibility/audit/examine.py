@@ -40,7 +40,7 @@ from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.later_part import from_second
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, has_critic, resampled, survey
-from eligibility.audit.trace import DENSE, LATE, OWN_CLASS, OWN_REWARD, Trace
+from eligibility.audit.trace import DENSE, LACKING, LATE, OWN_CLASS, OWN_REWARD, Trace
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -177,12 +177,13 @@ def _trained(trace: Trace) -> set[int]:
 
 
 def _stood_in_for(observed: Survey) -> list[str]:
-    """A note on each class of environments that is the program's own, and on its own reward."""
+    """Notes on what is the program's own: classes of environments, what they tell, its reward."""
     said = [
         f"the probe stands in for the program's own class {name}: observations, rewards and ends "
         "are the probe's"
         for name in _noted(observed, OWN_CLASS)
     ]
+    said += [f"`info[{key!r}]` is 0 in the probe" for key in _noted(observed, LACKING)]
     for found in _noted(observed, OWN_REWARD):
         kind, file, line, name = found.split(":")
         said.append(

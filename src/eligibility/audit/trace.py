@@ -19,6 +19,7 @@ SHUFFLED = "identity-shuffle"  # a note: a program's shuffle keeps the order, or
 LATE = "optimizer-after-acting:"  # a note has the numbers of its parameters, by their making
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
 TIME_LIMIT = "time limit:"  # a note ends with the one that an environment is registered with
+LACKING = "the probe's info lacks:"  # a note ends with the key that a program looked up
 OWN_REWARD = "reward of the program's own:"  # a note has its kind, file, line and name
 OPTIMIZERS = "optimizers before the first update:"  # of a run without an environment, their number
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps

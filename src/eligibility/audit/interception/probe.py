@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 from eligibility.audit.interception.action_numbers import ActionNumbers, masks_of, numbers_of
 from eligibility.audit.interception.observations import MASK, observations_of, shown_space
 from eligibility.audit.job import STATES
+from eligibility.audit.trace import LACKING
 
 if TYPE_CHECKING:
     from eligibility.audit.interception.recorder import Recorder
@@ -100,6 +101,21 @@ def known_spaces(
         if isinstance(acted, int)
         else spaces.Box(-acted[1], acted[1], (acted[0],)),
     )
+
+
+class _Info(dict[str, Any]):
+    """What a step tells besides; 0 under a key that only the real environment has."""
+
+    def __init__(self, told: dict[str, Any], books: Recorder) -> None:
+        super().__init__(told)
+        self._books = books
+
+    def __missing__(self, key: str) -> float:
+        self._books.note(f"{LACKING} {key}")
+        return 0.0
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 class Probe(gymnasium.Env[Any, Any]):
@@ -236,9 +252,8 @@ class Probe(gymnasium.Env[Any, Any]):
         return np.zeros((8, 8, 3), dtype=np.uint8)
 
     def _info(self) -> dict[str, Any]:
-        if self._masked != "info":
-            return {}
-        return {MASK: masks_of(self.action_space, self.state)}
+        told = {MASK: masks_of(self.action_space, self.state)} if self._masked == "info" else {}
+        return _Info(told, books=self._books)
 
     def _transition(self, state: int, parity: int) -> tuple[bool, int]:
         if state == 1:

@@ -187,13 +187,9 @@ def _has_no_batch(trace: Trace) -> bool:
 
 
 def _learned(trace: Trace) -> set[int]:
-    """Which parameter tensors learn in a run; a baseline may need a batch of some size.
-
-    Nothing is learned where a gradient is not finite, as of a deviation of one element.
-    """
-    rows = [row for update in trace.updates for row in enumerate(update.ascent)]
-    broken = {place for place, values in rows if not all(map(math.isfinite, values or ()))}
-    return {place for place, values in rows if values is not None} - broken
+    """Which parameter tensors learn in a run; a baseline may need a batch of some size."""
+    rows = [update.ascent for update in trace.updates]
+    return {place for row in rows for place, values in enumerate(row) if values is not None}
 
 
 def _has_gradient(trace: Trace) -> bool:
