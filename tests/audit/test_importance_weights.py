@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from eligibility.audit.running.slopes import Target
 from tests.audit.writing import PROGRAM, audited
 
 SAMPLED = "        action = dist.sample()\n"
@@ -117,3 +119,10 @@ def test_two_updates_of_two_episodes_are_explained(tmp_path: Path) -> None:
     ]
     report = audited(tmp_path, *changes, text=text, max_paths=700)
     assert (report.verdict, report.updates) == ("unbiased", 2), report.text()
+
+
+def test_distributions_of_other_sizes_are_others() -> None:
+    """As those of two heads are, which a program scores in another order than it draws them."""
+    two, three = (Target(probs, None, None, np.zeros(1)) for probs in ((0.5, 0.5), (0.2, 0.3, 0.5)))
+    assert two.is_close(two)
+    assert not two.is_close(three)

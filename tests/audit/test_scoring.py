@@ -197,3 +197,37 @@ def test_numbers_that_are_clipped_before_they_are_scored_are_seen_far_out(
     assert not report.exhaustive
     assert [each.rule for each in report.faults] == ["transformed-action-scored"] * faults
     assert report.verdict == ("biased" if faults else "convention"), report.text()
+
+
+MASKED = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("Taxi-v4")
+net = torch.nn.Embedding(500, 6)
+opt = torch.optim.SGD(net.parameters(), lr=1e-2)
+for episode in range(100):
+    state, info = env.reset()
+    states, actions, rewards, done = [], [], [], False
+    while not done:
+        legal = torch.as_tensor(info["action_mask"], dtype=torch.bool)
+        logits = net(torch.tensor(state)).masked_fill(~legal, -torch.inf)
+        states.append(state)
+        actions.append(Categorical(logits=logits).sample())
+        state, reward, terminated, truncated, info = env.step(actions[-1].item())
+        rewards.append(reward)
+        done = terminated or truncated
+    surprise = torch.nn.functional.cross_entropy(
+        net(torch.tensor(states)), torch.stack(actions), reduction="none"
+    )
+    loss = (surprise * sum(rewards)).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_labels_of_a_cross_entropy_are_scored_actions(tmp_path: Path) -> None:
+    report = audited(tmp_path, text=MASKED)
+    assert [each.rule for each in report.faults] == ["mask-in-acting-only"], report.summary

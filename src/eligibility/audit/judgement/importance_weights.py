@@ -57,7 +57,7 @@ def with_targets(survey: Survey, runner: Runner) -> Survey | None:
     targets: dict[Key, Target] = {}
     for trace, _ in covering_paths(ran, call, {}):
         for key, target in _targets(trace, call, survey, runner):
-            if not _is_same(targets.setdefault(key, target), target):
+            if not targets.setdefault(key, target).is_close(target):
                 return None  # the rows that are scored are in another order
     told = replace(survey, targets=targets)
     return told if targets and told.policy else None
@@ -87,11 +87,6 @@ def _targets(
         learned = key_of(draw, key[0], key[1])
         slope = slope_of(learned, pairs, distance)
         yield key, Target(draw.probs, draw.loc, draw.scale, slope)
-
-
-def _is_same(first: Target, second: Target) -> bool:
-    one, other = ((*t.probs, t.loc or 0.0, t.scale or 0.0) for t in (first, second))
-    return len(one) == len(other) and np.allclose(one, other)
 
 
 def _scored(trace: Trace, call: int) -> list[Draw]:

@@ -54,6 +54,11 @@ class Target:
     scale: float | None
     slope: Slope
 
+    def is_close(self, other: Target) -> bool:
+        """Whether the other one is the same distribution, up to rounding."""
+        one, two = ((*each.probs, each.loc or 0.0, each.scale or 0.0) for each in (self, other))
+        return len(one) == len(two) and bool(np.allclose(one, two))
+
     def of(self, draw: Draw) -> Draw:
         """The same choice, as if it had been made by this one."""
         return replace(draw, probs=self.probs or draw.probs, loc=self.loc, scale=self.scale)
