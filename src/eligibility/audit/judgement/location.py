@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -46,7 +46,12 @@ def locate(
         source = _module(file)
     if source is None:
         return file, backward
-    return str(source.path), _line(rule, _Program(survey, source, find_loss(source, backward)))
+    program = _Program(survey, source, find_loss(source, backward))
+    there, line = program.scored_at
+    if rule in _OF_SCORES and there not in ("", str(source.path)):
+        module = _module(there)
+        return there, line if module is None else _line(rule, replace(program, source=module))
+    return str(source.path), _line(rule, program)
 
 
 def _backward_calls(survey: Survey) -> Iterator[tuple[str, int]]:
@@ -81,10 +86,15 @@ class _Program:
         return [score for trace in self.survey.traces for score in trace.scores]
 
     @cached_property
-    def scored(self) -> int:
-        """Where most of the log-probabilities that have a gradient are made; or 0."""
+    def scored_at(self) -> tuple[str, int]:
+        """File and line where most log-probabilities with a gradient are made; or "" and 0."""
         learnt = [score for score in self.scores if score.differentiable]
-        return _common([score.place for score in learnt or self.scores])[1]
+        return _common([score.place for score in learnt or self.scores])
+
+    @property
+    def scored(self) -> int:
+        """That line."""
+        return self.scored_at[1]
 
 
 def _line(rule: str, program: _Program) -> int:
@@ -172,6 +182,7 @@ _TOLD_BY_RUNS: dict[str, _Look] = {
     "probability-not-log-probability": _score_by_hand,
     "immediate-reward": _update_within_episode,
 }
+_OF_SCORES = {*IN_SCORING, "component-not-scored", "mask-in-acting-only", "behaviour-not-scored"}
 _LOOKS: dict[str, _Look] = {
     "entropy-sign": _entropy_in_loss,
     "several-updates-without-ratio": lambda program: program.loss.taken,
