@@ -142,3 +142,14 @@ def test_a_ratio_to_the_reference_is_none_to_the_policy_that_drew(whole: bool) -
     (finding,) = report.findings
     assert finding.rule == "old-log-prob-stale"
     assert finding.line == loss.__code__.co_firstlineno + 3
+
+
+def test_in_a_formula_a_sum_that_is_divided_stands_in_brackets() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        credit = batch.rewards - 0.5 * batch.rewards.mean()
+        return -(batch.log_probs * credit[:, None] * batch.mask).sum() / batch.mask.sum()
+
+    rule = el.audit_token_loss(loss, max_paths=FEW).rule
+    start, end = "weight of a token = (", " × mean of the batch) / tokens of the batch"
+    assert rule.startswith(start), rule
+    assert rule.endswith(end), rule

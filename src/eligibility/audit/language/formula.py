@@ -68,7 +68,7 @@ def _weight(measured: Measured, reading: Reading, constant: float) -> str:
     """The weight's formula: rewards and means, then what divides and what multiplies them."""
     scale, epsilon, times = _deviation(measured, reading)
     given = {_REWARDS[key]: value * times for key, value in reading.coefficients.items() if value}
-    formula = f"weight of a token = {_sum(given, constant)}"
+    formula = ""
     if scale != "none":
         divisor = f"deviation of the {scale}"
         formula += f" / ({divisor} + {epsilon:.1e})" if epsilon > 1e-12 else f" / {divisor}"
@@ -80,16 +80,20 @@ def _weight(measured: Measured, reading: Reading, constant: float) -> str:
         formula += f" × {reading.decay:.6g} for each token after it"
     if reading.factor != "one":
         formula += f" × {reading.factor}"
-    return formula
+    return f"weight of a token = {_sum(given, constant, alone=not formula)}{formula}"
 
 
-def _sum(given: Mapping[str, float], constant: float) -> str:
-    """`0.25 × (reward − mean of the group)`: a common size is said once."""
+def _sum(given: Mapping[str, float], constant: float, alone: bool) -> str:
+    """`0.25 × (reward − mean of the group)`: a common size is said once.
+
+    Where it is not ``alone``, what follows divides or multiplies all of it.
+    """
     sizes = {f"{abs(value):.4g}" for value in given.values()}
     if constant or len(sizes) != 1 or len(given) == 1:
         parts = [f"{_signed(value)} × {name}" for name, value in given.items()]
         parts += [_signed(constant)] if constant else []
-        return " ".join(parts).removeprefix("+ ") or "0"
+        total = " ".join(parts).removeprefix("+ ") or "0"
+        return total if alone or len(parts) < 2 else f"({total})"
     first, *others = given.items()
     sign = 1.0 if first[1] > 0 else -1.0
     inner = [f"{'+' if value * sign > 0 else '−'} {name}" for name, value in others]
