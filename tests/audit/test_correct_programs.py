@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import eligibility as el
 from eligibility.audit.reporting.report import AuditReport
 
@@ -161,16 +159,17 @@ def test_observations_are_within_the_bounds_of_their_space(tmp_path: Path) -> No
     assert "`info['sold']` is 0 in the probe" in report.notes
 
 
-@pytest.mark.parametrize("total", [False, True])
-def test_a_mixture_that_acts_and_is_scored(total: bool, tmp_path: Path) -> None:
-    text = TREMBLE
-    if total:  # as right where every step may pay
-        text = text.replace("score, done = 0.0, False", "score, done, sum_ = 0.0, False, 0.0")
-        text = text.replace("            done = ", "            sum_ += pay\n            done = ")
-        text = text.replace("pays.append(pay)", "pays.append(sum_)")
-    report = audit(tmp_path, text)
-    assert report.faults == (), report.findings
-    assert report.verdict == ("unbiased" if total else "unexplained")
+def test_a_mixture_that_acts_and_is_scored_for_what_a_hand_pays_once(tmp_path: Path) -> None:
+    report = audit(tmp_path, TREMBLE)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+    assert any("except at the end of an episode" in note for note in report.notes)
+
+
+def test_a_number_below_a_probability_may_be_the_action_1(tmp_path: Path) -> None:
+    """Of an action that follows from a number drawn by hand, after one that says how to draw."""
+    text = TREMBLE.replace("torch.bernoulli(hit.detach()).item()", "coin.random() < hit.item()")
+    assert text != TREMBLE
+    assert audit(tmp_path, text).verdict == "unbiased"
 
 
 def test_steps_that_were_ignored_are_left_out_of_shuffled_parts(tmp_path: Path) -> None:

@@ -40,7 +40,15 @@ from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.later_part import from_second
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, has_critic, resampled, survey
-from eligibility.audit.trace import DENSE, LACKING, LATE, OWN_CLASS, OWN_REWARD, Trace
+from eligibility.audit.trace import (
+    DENSE,
+    LACKING,
+    LATE,
+    OWN_CLASS,
+    OWN_REWARD,
+    PAYS_ONCE,
+    Trace,
+)
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -50,6 +58,7 @@ _SILENT = (
 )
 _ONLY_SCALED = "another critic makes the gradients longer or shorter, and turns none"
 _CUT = "return-cut-at-reward"
+_ONCE = "rewards are 0 except at the end of an episode, as those of the environment are"
 _AT_ENDS = (
     "the return starts again at every reward that is not 0, so the biases are measured with "
     "rewards that are 0 except at the end of an episode"
@@ -112,11 +121,15 @@ def examine(
         other = look[report.verdict](plain, runner, again)
         if other is not None:
             return other
-    dense = any(DENSE in trace.notes for trace in plain.traces)
-    if not dense and [finding.rule for finding in report.faults] == ["immediate-reward"]:
+    dense, once = (
+        any(kind in trace.notes for trace in plain.traces) for kind in (DENSE, PAYS_ONCE)
+    )
+    restarts = not dense and [finding.rule for finding in report.faults] == ["immediate-reward"]
+    if restarts or (once and report.verdict == "unexplained"):
         late = OtherRunner(runner, at_ends=True)
         cut = _examined(seen(late), late, max_paths, progress, known_of)
-        report = _cut_at_rewards(cut) if cut.verdict in ("unbiased", "convention") else report
+        if cut.verdict in ("unbiased", "convention"):
+            report = replace(cut, notes=(*cut.notes, _ONCE)) if once else _cut_at_rewards(cut)
     report = placed(report, plain, runner, program_of(plain).source)
     report = _if_not_a_cost(report, plain)
     return replace(report, notes=(*report.notes, *_stood_in_for(plain)))

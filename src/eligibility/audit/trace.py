@@ -14,6 +14,7 @@ from typing import Any
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
+PAYS_ONCE = "pays-once"  # a note: one that pays nothing before the end of an episode
 ENDLESS = "endless"  # a note: a well-known environment whose episodes only a time limit ends
 SHUFFLED = "identity-shuffle"  # a note: a program's shuffle keeps the order, or reverses it
 LATE = "optimizer-after-acting:"  # a note has the numbers of its parameters, by their making

@@ -17,6 +17,7 @@ from eligibility.audit.interception.probe import (
     PICKLED,
     Made,
     Probe,
+    earns_at_ends,
     has_dense_rewards,
     is_limited,
     known_spaces,
@@ -25,7 +26,7 @@ from eligibility.audit.interception.probe import (
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
-from eligibility.audit.trace import DENSE, ENDLESS, TIME_LIMIT
+from eligibility.audit.trace import DENSE, ENDLESS, PAYS_ONCE, TIME_LIMIT
 
 
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
@@ -79,6 +80,8 @@ def _probe(
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
     if has_dense_rewards(text):
         recorder.note(DENSE)
+    if earns_at_ends(text):
+        recorder.note(PAYS_ONCE)
     if never_terminates(text):
         recorder.note(ENDLESS)
     if limit := registered_limit(text):

@@ -58,6 +58,7 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
     "Pong": ((210, 160, 3), 6),
 }
 _SPARSE = ("FrozenLake", "Pong")  # of these: those whose rewards are 0 on most steps
+_PAYS_ONCE = ("FrozenLake", "Blackjack")  # at the end of an episode
 _ENDLESS = ("Pendulum", "Reacher", "Swimmer", "HalfCheetah", "HumanoidStandup", "Pusher")
 _UNLIMITED = ("Blackjack", "CliffWalking")  # registered without a time limit
 
@@ -77,6 +78,11 @@ def has_dense_rewards(name: str) -> bool:
     """Whether this is a well-known environment whose rewards are hardly ever 0."""
     bare = name.split("/")[-1]
     return bare.startswith(tuple(_KNOWN)) and not bare.startswith(_SPARSE)
+
+
+def earns_at_ends(name: str) -> bool:
+    """Whether this is a well-known environment that pays nothing before the end of an episode."""
+    return name.split("/")[-1].startswith(_PAYS_ONCE)
 
 
 def known_spaces(

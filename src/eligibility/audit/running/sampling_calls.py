@@ -9,6 +9,7 @@ import numpy as np
 
 from eligibility.audit.trace import Step, Trace
 
+Action = tuple[float, ...]
 _COMPARED = 200  # values and actions by which a sampling call is told from another
 
 
@@ -22,6 +23,8 @@ def executing_call(traces: tuple[Trace, ...]) -> int:
 
     The one whose values fit the action on most steps; of those that fit equally often, such as none
     where actions are squashed, the one whose values the action rises or falls with; else the last.
+    Where that one leaves the action open, it is the last whose outcome tells it: a number drawn by
+    hand may be below a probability for the action 1.
     """
     fits: Counter[int] = Counter()
     for step in chain.from_iterable(trace.steps for trace in traces):
@@ -29,9 +32,34 @@ def executing_call(traces: tuple[Trace, ...]) -> int:
             fits[call] += step.matches[call]
     best = max(fits.values(), default=0)
     tied = [call for call in fits if fits[call] == best]
-    if len(tied) > 1:
-        return max(tied, key=lambda call: (_concordance(traces, call), call))
-    return tied[0] if tied else -1
+    likeliest = max(tied, key=lambda call: (_concordance(traces, call), call), default=-1)
+    if _leaves_open(traces, likeliest):
+        return max((call for call in fits if _tells(traces, call)), default=likeliest)
+    return likeliest
+
+
+def _outcomes(traces: tuple[Trace, ...], call: int) -> set[tuple[tuple[int, ...], Action]]:
+    """The outcomes of a sampling call of whole numbers, each with the action that followed."""
+    return {
+        (tuple(trace.draws[place].picked for place in places), step.action)
+        for trace in traces
+        for step in trace.steps
+        if (places := executed_draws(step, call))
+        and all(trace.draws[place].value is None for place in places)
+    }
+
+
+def _leaves_open(traces: tuple[Trace, ...], call: int) -> bool:
+    """Whether several actions followed one outcome."""
+    followed = Counter(picked for picked, _ in _outcomes(traces, call))
+    return max(followed.values(), default=0) > 1
+
+
+def _tells(traces: tuple[Trace, ...], call: int) -> bool:
+    """Whether each outcome has one action, and each action one outcome."""
+    pairs = _outcomes(traces, call)
+    one_to_one = len(pairs) == len({action for _, action in pairs}) > 1
+    return one_to_one and not _leaves_open(traces, call)
 
 
 def _concordance(traces: tuple[Trace, ...], call: int) -> float:
