@@ -89,6 +89,7 @@ def test_answers_that_are_compared_with_those_to_other_prompts_are_found(tmp_pat
     named = [(each.rule, each.severity) for each in report.findings]
     assert named == [("reward-of-another-answer", "fault")], report.summary
     assert "reward − mean of the answers with its number" in report.rule
+    assert "deviation of the answers with its number (N − 1) + 1.0e-06" in report.rule
     line = next(i for i, code in enumerate(text.splitlines(), 1) if "rewards.mean" in code)
     assert abs(report.findings[0].line - line) <= 1
 

@@ -31,7 +31,7 @@ _VALUES = {
     "gae": "minus the values of the state and of those after it, as in generalised advantages",
 }
 # Deviations of rewards, up to the factor between n and n − 1 rows.
-_OF_ROWS = ("group", "batch", "batch of the centred")
+_OF_ROWS = ("group", "batch", "batch of the centred", NUMBERED)
 _NOISE = 1e-6  # of the largest coefficient, where a loss is in single precision
 _ROUND = 1e-3  # relative error of a round number that is measured
 
@@ -111,7 +111,8 @@ def _deviation(measured: Measured, reading: Reading) -> tuple[str, float, float]
     which a round number is added, like 1e-4, is the program's.
     """
     language = measured.observed.language
-    rows = language.group_size * (1 if reading.scale == "group" else language.prompts)
+    whole = language.group_size * language.prompts
+    rows = {"group": language.group_size, NUMBERED: language.prompts}.get(reading.scale, whole)
     epsilon = reading.epsilon
     if reading.scale not in _OF_ROWS or rows < 2 or epsilon <= 0.0 or _is_round(epsilon):
         return reading.scale, epsilon, 1.0
