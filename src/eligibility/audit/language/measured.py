@@ -44,8 +44,21 @@ _Found = TypeVar("_Found")
 TOLERANCE = 1e-6  # shares below it are rounding, also where a loss computes in single precision
 
 
+class _Parts:
+    """What was read of a gradient."""
+
+    reading: Reading | None
+    regularisers: Regularisers | None
+    regularised: bool
+
+    @property
+    def explained(self) -> bool:
+        """Whether every part was read."""
+        return self.reading is not None and (self.regularisers is not None or not self.regularised)
+
+
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(_Parts):
     """What was measured.
 
     Attributes:
@@ -93,11 +106,6 @@ class Measured:
     credit: Credit | None = None
     invariances: Mapping[str, float] = field(default_factory=dict)
     operations: tuple[Operation, ...] = ()
-
-    @property
-    def explained(self) -> bool:
-        """Whether every part of the gradient was read."""
-        return self.reading is not None and (self.regularisers is not None or not self.regularised)
 
     @property
     def terms(self) -> Mapping[str, float]:
@@ -186,7 +194,7 @@ def _without_baseline(found: _Read, observed: Observed, micro_batch: int | None)
 
 
 @dataclass(frozen=True, eq=False)
-class _Read:
+class _Read(_Parts):
     """The reading of a loss, and what no reward has a part in."""
 
     reading: Reading | None
@@ -194,19 +202,14 @@ class _Read:
     regularised: bool
     other: Array
 
-    @property
-    def complete(self) -> bool:
-        """Whether every part of the gradient was read."""
-        return self.reading is not None and (self.regularisers is not None or not self.regularised)
-
 
 def _read(observed: Observed, micro_batch: int | None) -> _Read:
     """The reading of all batches; else of those in which each row is known from the others."""
     found = _read_of(observed, micro_batch, lambda sample: sample)
-    if found.complete or observed.language.prompts == 1:
+    if found.explained or observed.language.prompts == 1:
         return found
     told = _read_of(observed, micro_batch, Sample.told_apart)
-    return told if told.complete else found
+    return told if told.explained else found
 
 
 def _read_of(
@@ -226,7 +229,7 @@ def _read_of(
     reading = _first(lambda exact: read(rewarded, off_policy, exact))
     terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
     found = _Read(reading, terms, regularised, observed.even)
-    if off_policy or found.complete or not regularised:
+    if off_policy or found.explained or not regularised:
         return found
     together = _first(lambda exact: read_whitened(both, exact))
     return found if together is None else _Read(*together, regularised, observed.even)
